@@ -1,6 +1,8 @@
 //! How the image is called, and what the processes that share it agree upon. The library that programs preload has this
 //! file too, without the rest of the crate.
 
+use core::net::{IpAddr, SocketAddr};
+
 /// The addresses of the rings' memory, which are the same in each process: far above the image's heap.
 pub const PORT_AT: u64 = 0x7210_0000_0000;
 /// That of the ring to the agent.
@@ -33,17 +35,36 @@ pub enum Operation {
     Close,
     /// The bits of [`Flags`]. The result is the number of bytes that can be read.
     Readiness,
-    /// A segment that the agent received for a connection of the stack.
+    /// A segment that the agent received for a connection of the stack; or, if the first of `numbers` is not 0, for
+    /// none of the agent's.
     Diverted,
     /// Only what each call does.
     Run,
     /// Prepares to sleep until the port or the agent notifies; 0: there is work already.
     Arm,
+    /// Listens at the [address](address_bytes) in `input`, with the backlog in the first of `numbers`. The result is
+    /// the listener's handle.
+    Listen,
+    /// Takes the next connection of a listener for the process with the number in the first of `numbers`; 0: for none.
+    /// The result is its handle, and `output` gets its [addresses](ADDRESSES).
+    Accept,
+    /// Leaves the connections that begin from now on to the agent's listener; for programs, the handle is no listener's
+    /// any more. The result is the number of those that have begun, and may still be established.
+    StopListening,
+    /// Closes what the process with the number in the first of `numbers` has accepted and not closed: it has ended.
+    EndProcess,
+    /// The result is 0 if peers have acknowledged all that was sent; otherwise a number that changes when they answer.
+    Drained,
+    /// The agent has a connection with the [addresses](ADDRESSES) in `input`: no listener of the stack takes its
+    /// segments.
+    Reserve,
+    /// The agent has it no more.
+    Unreserve,
 }
 
 impl Operation {
     /// All, in their order.
-    pub(crate) const ALL: [Operation; 14] = [
+    pub(crate) const ALL: [Operation; 21] = [
         Operation::Begin,
         Operation::Port,
         Operation::Agent,
@@ -58,12 +79,66 @@ impl Operation {
         Operation::Diverted,
         Operation::Run,
         Operation::Arm,
+        Operation::Listen,
+        Operation::Accept,
+        Operation::StopListening,
+        Operation::EndProcess,
+        Operation::Drained,
+        Operation::Reserve,
+        Operation::Unreserve,
     ];
 
     /// The operation of a number.
     pub fn from_number(number: u64) -> Option<Operation> {
         Operation::ALL.get(usize::try_from(number).ok()?).copied()
     }
+}
+
+/// Bytes of an address: the version of IP, the address, and the port.
+pub const ADDRESS: usize = 19;
+/// Bytes of the local address of a connection, and of the remote one.
+pub const ADDRESSES: usize = 2 * ADDRESS;
+
+/// An address as bytes.
+pub fn address_bytes(address: SocketAddr) -> [u8; ADDRESS] {
+    let mut bytes = [0; ADDRESS];
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            bytes[0] = 4;
+            bytes[1..5].copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            bytes[0] = 6;
+            bytes[1..17].copy_from_slice(&ip.octets());
+        }
+    }
+    bytes[17..].copy_from_slice(&address.port().to_le_bytes());
+    bytes
+}
+
+/// The local and the remote address of a connection as bytes.
+pub fn addresses_bytes(local: SocketAddr, remote: SocketAddr) -> [u8; ADDRESSES] {
+    let mut bytes = [0; ADDRESSES];
+    bytes[..ADDRESS].copy_from_slice(&address_bytes(local));
+    bytes[ADDRESS..].copy_from_slice(&address_bytes(remote));
+    bytes
+}
+
+/// What [`addresses_bytes`] returned; `None`: these are no addresses.
+pub fn addresses_of(bytes: &[u8; ADDRESSES]) -> Option<(SocketAddr, SocketAddr)> {
+    let (local, remote) = bytes.split_first_chunk()?;
+    address_of(local).zip(address_of(remote.first_chunk()?))
+}
+
+/// What [`address_bytes`] returned; `None`: it is no address.
+pub fn address_of(bytes: &[u8; ADDRESS]) -> Option<SocketAddr> {
+    let [version, ip @ .., low, high] = *bytes;
+    let ip = match version {
+        4 => IpAddr::from(*ip.first_chunk::<4>()?),
+        6 => IpAddr::from(ip),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_le_bytes([low, high])))
 }
 
 /// A set of what a call says besides its result.
@@ -152,6 +227,8 @@ pub mod words {
     pub const LEADER_BITS: usize = LEADER_DEADLINE + 8;
     /// Not 0: the agent has withdrawn the stack.
     pub const WITHDRAWN: usize = LEADER_BITS + 8;
+    /// How many connections were accepted here: a word of eight bytes.
+    pub const ACCEPTED: usize = WITHDRAWN + 8;
     /// How long the one who leads sleeps at most while there are timers, in nanoseconds: one that another thread sets
     /// later, and that is not due before, needs no call then.
     pub const MAX_LEADER_SLEEP: u64 = 10_000_000;
@@ -179,8 +256,21 @@ pub mod requests {
     pub const LEAVE_PASSED: i32 = ENTER + 5;
     /// As `LEAVE`, since its program makes a call that the shared stack does not serve, or the connection has ended.
     pub const LEAVE_UNSERVED: i32 = ENTER + 6;
+    /// The connections of a listening socket come to the shared stack, as long as a process that has asked for it has
+    /// not ended or asked for [`UNSHARE`]. The answer is an entry. `EAGAIN`: some wait in the socket's own queue; with
+    /// any other error they never come to it.
+    pub const SHARE: i32 = ENTER + 7;
+    /// This process does not accept any more.
+    pub const UNSHARE: i32 = ENTER + 8;
+    /// The socket, which the agent does not know, is that of a connection that was accepted in the shared stack: it
+    /// moves to the agent for good. The request is read: the connection's handle, and its addresses.
+    pub const ADOPT: i32 = ENTER + 9;
+    /// The same, and the connection may enter again.
+    pub const ADOPT_PAUSED: i32 = ENTER + 10;
+    /// The numbers of the request.
+    pub const ADOPTION: usize = 1 + super::ADDRESSES.div_ceil(8);
     /// The numbers of an entry: the connection's handle, the lengths of the rings' memory (to the port, to the agent),
     /// the clock of all processes (three), the address of the image's function, that of its code and the length of it,
-    /// and that of its data.
-    pub const ENTRY: usize = 10;
+    /// that of its data, and the number of the process.
+    pub const ENTRY: usize = 11;
 }

@@ -1,16 +1,17 @@
 //! The stack that processes share.
 
-use crate::abi::{Flags, Operation};
+use crate::abi::{ADDRESS, ADDRESSES, Flags, Operation, address_of, addresses_bytes, addresses_of};
 use crate::call::bit;
 use crate::end::{End, Output, Taken, prefetch, take};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ringway_frame::{BURST, LARGEST, Offload};
 use ringway_mem::{Region, Span};
 use ringway_netstack::{Diverted, Reader, RepairError, SocketError, SocketId, Stack};
-use ringway_wire::{Arp, EtherType, Ethernet, Header, arp, icmp};
+use ringway_wire::{Arp, EtherType, Ethernet, Header, Ipv4, Protocol, arp, icmp};
 
-/// Longest headers of a TCP segment that is received in place: Ethernet's, IPv6's and TCP's with options.
-const HEADERS: usize = 14 + 40 + 60;
+/// Longest headers of a TCP segment that is received in place: Ethernet's, IPv4's and TCP's with options.
+const HEADERS: usize = 14 + 60 + 60;
 /// Longest frame that is copied as a whole.
 const SHORT: usize = 1024;
 /// Where the kind of an ICMP message for IPv6 is, behind the header of IPv6 alone.
@@ -34,6 +35,8 @@ pub struct Shared {
     saved: Vec<u8>,
     /// The port had no room for a frame.
     full: bool,
+    /// The connections that were accepted here, by their handles, and the numbers of their processes.
+    accepted: BTreeMap<u64, u64>,
 }
 
 /// What a call reads and writes.
@@ -63,6 +66,7 @@ impl Shared {
             frame: alloc::vec![0; LARGEST as usize],
             saved: Vec::new(),
             full: false,
+            accepted: BTreeMap::new(),
         })
     }
 
@@ -111,6 +115,7 @@ impl Shared {
         let result = match operation {
             Operation::Attach => self.stack.attach(now, with.input).map(SocketId::to_bits),
             Operation::Detach => self.stack.detach(now, id).map(|bytes| {
+                self.accepted.remove(&with.socket);
                 self.saved = bytes;
                 self.saved.len() as u64
             }),
@@ -127,21 +132,96 @@ impl Shared {
             .map(|count| count as u64)
             .map_err(RepairError::from),
             Operation::Shutdown => done(self.stack.shutdown(now, id)),
-            Operation::Close => done(self.stack.close(now, id)),
+            Operation::Close => {
+                self.accepted.remove(&with.socket);
+                done(self.stack.close(now, id))
+            }
             Operation::Readiness => return self.readiness(id),
-            Operation::Diverted => Ok(u64::from(
-                Diverted::from_bytes(with.input)
-                    .is_some_and(|diverted| self.stack.receive_diverted(now, 0, &diverted)),
-            )),
+            Operation::Diverted => Ok(self.receive_diverted(now, with.input, with.number != 0).into()),
             Operation::Run => {
                 self.exchange(now, None);
                 Ok(0)
             }
             Operation::Arm => Ok(u64::from(self.arm())),
+            Operation::Listen => self.listen(with.input, with.number as usize),
+            Operation::Accept => self.accept(id, with.number, with.output).map_err(RepairError::from),
+            Operation::StopListening => {
+                self.stop_listening(id).map(|count| count as u64).map_err(RepairError::from)
+            }
+            Operation::Reserve => self.reserve(with.input),
+            Operation::Unreserve => {
+                let addresses = with.input.first_chunk::<ADDRESSES>().and_then(addresses_of);
+                addresses.inspect(|(local, remote)| self.stack.unreserve(*local, *remote));
+                Ok(0)
+            }
+            Operation::EndProcess => {
+                self.end_process(now, with.number);
+                Ok(0)
+            }
+            Operation::Drained => match self.stack.is_drained() {
+                true => Ok(0),
+                false => Ok(self.stack.statistics().segments_in.saturating_add(1)),
+            },
             // The image does these.
             Operation::Begin | Operation::Port | Operation::Agent => Err(RepairError::Invalid),
         };
         (result, Flags::default())
+    }
+
+    fn listen(&mut self, input: &[u8], backlog: usize) -> Result<u64, RepairError> {
+        let address = input.first_chunk::<ADDRESS>().and_then(address_of).ok_or(RepairError::Invalid)?;
+        Ok(self.stack.listen(address, backlog)?.to_bits())
+    }
+
+    /// How many connections may still come to a listener that takes no more.
+    fn stop_listening(&mut self, listener: SocketId) -> Result<usize, SocketError> {
+        self.stack.stop_admitting(listener)?;
+        let cookies = usize::from(self.stack.expects_cookies(listener)?);
+        Ok(self.stack.half_open(listener)?.saturating_add(cookies))
+    }
+
+    fn reserve(&mut self, addresses: &[u8]) -> Result<u64, RepairError> {
+        let addresses = addresses.first_chunk::<ADDRESSES>().and_then(addresses_of);
+        let (local, remote) = addresses.ok_or(RepairError::Invalid)?;
+        Ok(self.stack.reserve(local, remote)?.to_bits())
+    }
+
+    /// Whether a segment of the agent's was for a connection of the stack.
+    fn receive_diverted(&mut self, now: u64, bytes: &[u8], is_stray: bool) -> bool {
+        let Some(diverted) = Diverted::from_bytes(bytes) else { return false };
+        if is_stray {
+            self.stack.receive_stray(now, 0, &diverted);
+            return true;
+        }
+        self.stack.receive_diverted(now, 0, &diverted)
+    }
+
+    fn accept(&mut self, listener: SocketId, process: u64, out: &mut [u8]) -> Result<u64, SocketError> {
+        if process != 0 && !self.stack.is_admitting(listener)? {
+            return Err(SocketError::BadSocket);
+        }
+        let socket = self.stack.accept(listener)?.socket;
+        let (local, remote) = self.stack.addresses(socket)?;
+        if let Some(out) = out.first_chunk_mut::<ADDRESSES>() {
+            *out = addresses_bytes(local, remote);
+        }
+        if process != 0 {
+            self.accepted.insert(socket.to_bits(), process);
+        }
+        Ok(socket.to_bits())
+    }
+
+    /// Closes what a process has left open.
+    fn end_process(&mut self, now: u64, process: u64) {
+        let stack = &mut self.stack;
+        self.accepted.retain(|handle, owner| {
+            let ends = *owner == process;
+            if ends {
+                // It may have ended.
+                let _ = stack.close(now, SocketId::from_bits(*handle));
+            }
+            !ends
+        });
     }
 
     /// When the next call is due although nothing arrives.
@@ -178,6 +258,11 @@ impl Shared {
     /// What a connection is ready for.
     fn readiness(&self, id: SocketId) -> (Result<u64, RepairError>, Flags) {
         let stack = &self.stack;
+        match stack.is_admitting(id) {
+            Ok(true) => return (Ok(0), Flags::default().with(Flags::READABLE, stack.has_connections(id))),
+            Ok(false) => return (Err(SocketError::BadSocket.into()), Flags::default()),
+            Err(_) => {}
+        }
         let ready = || {
             let ended = stack.error(id)?.is_some();
             let (unread, finished) = (stack.unread(id)?, stack.is_finished(id)?);
@@ -261,8 +346,8 @@ fn deliver(
     taken.pieces.retain(|piece| !piece.is_empty());
     let (rest, offload) = (&taken.pieces[..], Offload::from_bytes(&taken.offload));
     let behind = rest.iter().map(|piece| piece.len()).sum();
-    if !stack.is_for_connection(0, head, behind) {
-        if is_short && tells_address(head) {
+    if !stack.takes(now, 0, head, behind) {
+        if is_short && (tells_address(head) || tells_error(head)) {
             stack.receive(now, 0, head, offload);
         }
         // Attack: frames that nobody takes. What has no room is lost, as in a network.
@@ -284,6 +369,21 @@ fn deliver(
         let pieces = core::iter::once(Span::of(head)).chain(rest.iter().copied());
         let len = pieces.fold(0, |len, piece| len + piece.read(frame.get_mut(len..).unwrap_or_default()));
         stack.receive(now, 0, &frame[..len], offload);
+    }
+}
+
+/// Whether a frame has an error of ICMP: it may be about a segment of either stack, and neither answers it.
+fn tells_error(frame: &[u8]) -> bool {
+    let Some((ethernet, bytes)) = Ethernet::split(frame) else { return false };
+    match ethernet.ethertype {
+        EtherType::IPV4 => Ipv4::parse(bytes).is_some_and(|(ip, _, payload)| {
+            ip.protocol == Protocol::ICMP && payload.first() == Some(&icmp::v4::UNREACHABLE)
+        }),
+        // Those below 128 are errors (RFC 4443, 2.1).
+        EtherType::IPV6 => {
+            frame.get(NEXT) == Some(&ICMPV6) && frame.get(KIND).is_some_and(|kind| *kind < 128)
+        }
+        _ => false,
     }
 }
 

@@ -1,11 +1,13 @@
 //! Mapping the image, and calling its function.
 
-use ringway_direct_stack::abi::words::{LEAD, LOCK, WITHDRAWN};
+use ringway_direct_stack::abi::words::{ACCEPTED, LEAD, LOCK, WITHDRAWN};
+use ringway_direct_stack::abi::{address_bytes, addresses_bytes};
 use ringway_direct_stack::{AGENT_AT, Call, Flags, Operation, PORT_AT, result_of};
 use ringway_host::{
     FixedAccess, FixedMapping, HostError, LockError, RobustGuard, RobustLock, constant_memfd, memfd,
 };
-use ringway_netstack::{Diverted, RepairError, SocketError, SocketId};
+use ringway_netstack::{Diverted, RepairError, Settings, SocketError, SocketId};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +39,19 @@ const STATE_CHUNK: usize = 1 << 20;
 
 const _: () = assert!(TEXT_AT < ENTRY && ENTRY < TEXT_END && TEXT_END <= DATA_AT);
 const _: () = assert!(DATA_END + MAX_MEMORY <= PORT_AT as usize);
+
+/// Most memory that a connection needs besides what `tcp_mem` bounds: its state, and the buffers that each may have.
+const SOCKET_MEMORY: usize = 12 << 10;
+
+/// Settings by which connections fit into so much memory for the image. Attack: peers that connect until there is none
+/// left, which would end the stack for all.
+pub fn bounded_settings(settings: &Settings, memory: usize) -> Settings {
+    let limits = [memory / 4, memory / 3, memory / 2];
+    let mut tcp_mem = settings.tcp_mem;
+    tcp_mem.iter_mut().zip(limits).for_each(|(own, limit)| *own = (*own).min(limit));
+    let max_sockets = settings.max_sockets.min(memory / 8 * 3 / SOCKET_MEMORY);
+    Settings { tcp_mem, max_sockets, ..settings.clone() }
+}
 
 /// Why the stack can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +106,17 @@ impl Files {
         let data = std::fs::File::from(data.try_clone()?);
         Ok(data.write_all_at(&1_u32.to_ne_bytes(), WITHDRAWN as u64)?)
     }
+
+    /// How many connections were accepted in the stack, as the processes say.
+    ///
+    /// # Errors
+    /// If the file can't be read.
+    pub fn accepted(data: &OwnedFd) -> Result<u64, DirectError> {
+        let data = std::fs::File::from(data.try_clone()?);
+        let mut count = [0; 8];
+        data.read_exact_at(&mut count, ACCEPTED as u64)?;
+        Ok(u64::from_ne_bytes(count))
+    }
 }
 
 /// The peer of one of the stack's two rings.
@@ -113,6 +139,18 @@ pub struct Turn {
     pub ready: u64,
     /// When the stack is to be run although nothing arrives.
     pub deadline: Option<u64>,
+}
+
+impl Turn {
+    /// What is to be done after both calls of one turn, of which `later` is the second.
+    pub fn merge(self, later: Turn) -> Turn {
+        Turn {
+            kick_port: self.kick_port | later.kick_port,
+            kick_agent: self.kick_agent | later.kick_agent,
+            ready: self.ready | later.ready,
+            deadline: later.deadline,
+        }
+    }
 }
 
 /// What a connection is ready for.
@@ -322,10 +360,61 @@ impl Locked<'_> {
         (result.map(|_| Ready { read, write, closed }).map_err(socket_error), turn)
     }
 
-    /// Receives what the agent's stack received for a connection that has moved here; whether it is here.
+    /// Listens at an address. As [`Stack::listen`](ringway_netstack::Stack::listen).
+    pub fn listen(&mut self, now: u64, address: SocketAddr, backlog: usize) -> Outcome<SocketId> {
+        let bytes = address_bytes(address);
+        let call = Call { now, input: input(&bytes), numbers: [backlog as u64, 0], ..Call::default() };
+        let (result, _, turn) = self.call(Operation::Listen, call);
+        (result.map(SocketId::from_bits).map_err(socket_error), turn)
+    }
+
+    /// Takes a connection of a listener for the process with a number; 0: for none. As
+    /// [`Stack::accept`](ringway_netstack::Stack::accept).
+    pub fn accept(&mut self, now: u64, listener: SocketId, process: u64) -> Outcome<SocketId> {
+        let call = Call { numbers: [process, 0], ..Call::default() };
+        let (result, turn) = self.call_socket(Operation::Accept, now, listener, call);
+        (result.map(|handle| SocketId::from_bits(handle as u64)), turn)
+    }
+
+    /// Leaves connections that begin from now on to the agent's listener. How many have begun, and may still be
+    /// established. For the processes, the handle is no listener's any more.
+    pub fn stop_listening(&mut self, now: u64, listener: SocketId) -> Outcome<usize> {
+        self.call_socket(Operation::StopListening, now, listener, Call::default())
+    }
+
+    /// Closes what a process has accepted and left open.
+    pub fn end_process(&mut self, now: u64, process: u64) -> Turn {
+        self.call(Operation::EndProcess, Call { now, numbers: [process, 0], ..Call::default() }).2
+    }
+
+    /// 0 if peers have acknowledged all that was sent; otherwise a number that changes when they answer.
+    pub fn undrained(&mut self, now: u64) -> (u64, Turn) {
+        let (result, _, turn) = self.call(Operation::Drained, Call { now, ..Call::default() });
+        (result.unwrap_or(0), turn)
+    }
+
+    /// The agent has a connection with these addresses: its segments are for none of the listeners. As
+    /// [`Stack::reserve`](ringway_netstack::Stack::reserve).
+    pub fn reserve(&mut self, now: u64, (local, remote): (SocketAddr, SocketAddr)) -> Outcome<()> {
+        let bytes = addresses_bytes(local, remote);
+        let call = Call { now, input: input(&bytes), ..Call::default() };
+        let (result, _, turn) = self.call(Operation::Reserve, call);
+        (result.map(drop).map_err(socket_error), turn)
+    }
+
+    /// The agent has no connection with these addresses any more that [was here](Locked::detach), or was
+    /// [reserved](Locked::reserve).
+    pub fn unreserve(&mut self, now: u64, (local, remote): (SocketAddr, SocketAddr)) -> Turn {
+        let bytes = addresses_bytes(local, remote);
+        self.call(Operation::Unreserve, Call { now, input: input(&bytes), ..Call::default() }).2
+    }
+
+    /// Receives what the agent's stack received for a connection that has moved here, or for
+    /// [none](Diverted::is_stray) of the agent's; whether it is here.
     pub fn receive_diverted(&mut self, now: u64, diverted: &Diverted) -> (bool, Turn) {
         let bytes = diverted.to_bytes();
-        let call = Call { now, input: input(&bytes), ..Call::default() };
+        let numbers = [diverted.is_stray().into(), 0];
+        let call = Call { now, input: input(&bytes), numbers, ..Call::default() };
         let (result, _, turn) = self.call(Operation::Diverted, call);
         (result.is_ok_and(|found| found != 0), turn)
     }

@@ -17,6 +17,8 @@ pub struct Entry {
     pub lengths: [u64; 2],
     /// The clock of all processes.
     pub clock: Clock,
+    /// The number of the process among those that share the stack.
+    pub process: u64,
 }
 
 impl Entry {
@@ -27,7 +29,7 @@ impl Entry {
     pub fn to_bytes(&self) -> [u8; Entry::LEN] {
         let mut bytes = [0; Entry::LEN];
         let numbers = [self.socket.to_bits()].into_iter().chain(self.lengths).chain(self.clock.to_parts());
-        let numbers = numbers.chain(IMAGE_ADDRESSES);
+        let numbers = numbers.chain(IMAGE_ADDRESSES).chain([self.process]);
         for (to, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
             *to = number.to_le_bytes();
         }
@@ -41,9 +43,9 @@ impl Entry {
             *number = u64::from_le_bytes(*from);
         }
         // This process has linked the image, and knows its addresses.
-        let [socket, port, agent, tick, nanoseconds, rate, _addresses @ ..] = numbers;
+        let [socket, port, agent, tick, nanoseconds, rate, _addresses @ .., process] = numbers;
         let clock = Clock::from_parts([tick, nanoseconds, rate]);
-        Entry { socket: SocketId::from_bits(socket), lengths: [port, agent], clock }
+        Entry { socket: SocketId::from_bits(socket), lengths: [port, agent], clock, process }
     }
 }
 
@@ -98,9 +100,10 @@ mod tests {
     #[test]
     fn an_entry_has_a_form() {
         let clock = Clock::from_parts([3, 4, 5]);
-        let entry = Entry { socket: SocketId::from_bits(7 << 32 | 9), lengths: [1 << 40, 2], clock };
+        let socket = SocketId::from_bits(7 << 32 | 9);
+        let entry = Entry { socket, lengths: [1 << 40, 2], clock, process: 11 };
         let read = Entry::from_bytes(&entry.to_bytes());
-        assert_eq!((read.socket, read.lengths), (entry.socket, entry.lengths));
+        assert_eq!((read.socket, read.lengths, read.process), (entry.socket, entry.lengths, 11));
         assert_eq!(read.clock.to_parts(), [3, 4, 5]);
     }
 

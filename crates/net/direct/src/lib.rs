@@ -24,9 +24,11 @@ mod image;
 mod join;
 mod waiting;
 
-pub use image::{DirectError, Files, Image, Locked, Ready, RingPeer, Turn};
+pub use image::{DirectError, Files, Image, Locked, Ready, RingPeer, Turn, bounded_settings};
 pub use join::{Entry, enter, leave};
-pub use ringway_direct_stack::abi::requests;
+pub use ringway_direct_stack::abi::{
+    ADDRESS, ADDRESSES, address_bytes, address_of, addresses_bytes, addresses_of, requests,
+};
 pub use ringway_direct_stack::bit;
 pub use ringway_host::LockError;
 pub use waiting::{Member, Notifiers, Watch};

@@ -179,7 +179,7 @@ impl Member {
     }
 
     /// Lets a connection leave the stack, and wakes those who wait for it: its handle is invalid from now on. As
-    /// [`Locked::detach`].
+    /// [`Locked::detach`]. Its addresses stay [reserved](Locked::reserve).
     ///
     /// # Errors
     /// If the stack is lost.
@@ -187,17 +187,57 @@ impl Member {
         self.turn(|locked, now| {
             let (bytes, mut turn) = locked.detach(now, socket);
             if bytes.is_ok() {
-                // What remains of it would keep segments from the agent.
-                let (_, after) = locked.close(now, socket);
-                turn = Turn {
-                    kick_port: turn.kick_port | after.kick_port,
-                    kick_agent: turn.kick_agent | after.kick_agent,
-                    ready: turn.ready | after.ready | 1 << bit(socket),
-                    deadline: after.deadline,
-                };
+                turn.ready |= 1 << bit(socket);
             }
             (bytes, turn)
         })
+    }
+
+    /// Lets a listener take no more connections, and those that are established leave the stack: their states, as
+    /// [`Locked::detach`], at most `most`, in at most `bytes` bytes. A connection that would need more is closed. Also
+    /// returns whether the listener is gone: there are no more, and none that may still be established. Those who wait
+    /// for it are woken.
+    ///
+    /// # Errors
+    /// If the stack is lost.
+    pub fn stop_listener(
+        &self,
+        listener: SocketId,
+        most: usize,
+        bytes: usize,
+    ) -> Result<(Vec<Vec<u8>>, bool), LockError> {
+        let begun = self.turn(|locked, now| {
+            let ran = locked.run(now);
+            let (begun, turn) = locked.stop_listening(now, listener);
+            let mut turn = ran.merge(turn);
+            turn.ready |= 1 << bit(listener);
+            (begun, turn)
+        })?;
+        let (mut states, mut len) = (Vec::new(), 0);
+        while states.len() < most
+            && let Ok(socket) = self.turn(|locked, now| locked.accept(now, listener, 0))?
+        {
+            match self.detach(socket)? {
+                Ok(state) if state.len() <= bytes.saturating_sub(len) => {
+                    len += state.len();
+                    states.push(state);
+                }
+                // Attack: peers that send as much as there is room for, each on many connections.
+                Ok(state) => self.turn(|locked, now| {
+                    let (_, turn) = locked.attach(now, &state);
+                    let (_, after) = locked.close(now, socket);
+                    ((), turn.merge(after))
+                })?,
+                // One that has ended meanwhile is gone.
+                Err(_) => _ = self.turn(|locked, now| locked.close(now, socket))?,
+            }
+        }
+        if states.len() == most || begun.is_ok_and(|begun| begun > 0) {
+            return Ok((states, false));
+        }
+        // It may be closed already.
+        let _ = self.turn(|locked, now| locked.close(now, listener))?;
+        Ok((states, true))
     }
 
     /// Reads bytes of a connection, and waits for them at most for `timeout`; 0: the end of the stream.
@@ -374,6 +414,13 @@ impl Member {
         drop(self.lock()?);
         self.pass_lead();
         Ok(())
+    }
+
+    /// Ends the stack for all processes: its agent has ended.
+    pub fn withdraw(&self) {
+        self.word(WITHDRAWN).store(1, SeqCst);
+        // Whoever sees it tells those who sleep.
+        drop(self.lock());
     }
 
     /// Leads while nobody else does, until `stops`; whoever sets it [calls](Member::call_attendant) the attendant then.

@@ -466,7 +466,7 @@ fn share(
     let lent = device.lend();
     let Made { ends, rest } = direct::make(device.offloads(), lent.as_ref())?;
     let mut host = host(options, ends.agent)?;
-    let configuration = host.stack().configuration();
+    let configuration = direct::configuration(&mut host);
     let after = match options.direct {
         Direct::Preloaded { after } => after.into(),
         _ => 0,

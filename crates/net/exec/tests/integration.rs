@@ -16,6 +16,8 @@ mod hostile;
 mod lab;
 #[path = "integration/linux.rs"]
 mod linux;
+#[path = "integration/listening.rs"]
+mod listening;
 #[path = "integration/many.rs"]
 mod many;
 #[path = "integration/names.rs"]

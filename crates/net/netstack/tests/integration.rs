@@ -15,6 +15,7 @@ mod packets;
 mod ports;
 mod repair;
 mod sequence;
+mod sharing;
 mod sources;
 mod standstill;
 mod streams;

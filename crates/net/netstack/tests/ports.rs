@@ -5,6 +5,7 @@ use crate::common::host;
 use ringway_frame::Needs;
 use ringway_netstack::{Frames, MS, Settings, SocketError, SocketId, Stack};
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 /// Nanoseconds from host to host.
 const STEP: u64 = 1000;
@@ -90,6 +91,21 @@ fn an_address_or_a_port_may_be_the_stack_s_choice() {
     }
     let other_family = host.connect_from(0, "[::]:5000".parse().unwrap(), remote);
     assert_eq!(other_family, Err(SocketError::AddressNotAvailable));
+}
+
+#[test]
+fn a_port_of_a_listener_is_not_chosen_and_none_connects_to_itself() {
+    let settings = Settings { max_sockets: 40_000, ..Settings::default() };
+    let mut host = host(1, settings, Needs::NONE);
+    let own = |port: u16| SocketAddr::from(([10, 0, 0, 1], port));
+    let free = 60_999;
+    for port in 32_768..free {
+        host.listen(own(port), 1).unwrap();
+    }
+    let id = host.connect(0, own(40_000)).unwrap();
+    assert_eq!(host.addresses(id).unwrap().0, own(free));
+    // The only port that is left is the one to connect to.
+    assert_eq!(host.connect(0, own(free)), Err(SocketError::AddressInUse));
 }
 
 #[test]

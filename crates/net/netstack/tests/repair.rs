@@ -282,6 +282,51 @@ fn busy(algorithm: Algorithm, options: u8, seed: u64) -> (Network, SocketId, Soc
     (network, client, server)
 }
 
+/// Another stack with the same address may have all other connections.
+#[test]
+fn only_what_begins_a_connection_is_for_a_listener() {
+    // With a handshake that is stored, and with cookies.
+    for (tcp_syncookies, expected) in [(1, 1), (2, 2)] {
+        let settings = Settings { tcp_syncookies, ..Settings::default() };
+        let mut server = host(1, settings.clone(), Needs::NONE);
+        let mut twin = host(1, settings.clone(), Needs::NONE);
+        let mut client = host(2, settings, Needs::NONE);
+        let address = ([10, 0, 0, 1], 80).into();
+        let listeners = [&mut server, &mut twin].map(|stack| stack.listen(address, 9).unwrap());
+        let own = client.connect(0, address).unwrap();
+        let (mut begins, mut goes_on, mut twins) = (0, 0, 0);
+        let mut pass = |server: &mut Stack, client: &mut Stack, now: u64| {
+            for _ in 0..10 {
+                let mut sent = Frames::default();
+                client.transmit(now, 0, &mut sent);
+                for (frame, offload) in sent.iter() {
+                    begins += u32::from(server.is_for_listener(0, frame, 0));
+                    goes_on += u32::from(server.is_for_connection(0, frame, 0));
+                    twins += u32::from(twin.is_for_listener(0, frame, 0));
+                    server.receive(now, 0, frame, offload);
+                }
+                let mut answers = Frames::default();
+                server.transmit(now, 0, &mut answers);
+                answers.iter().for_each(|(frame, offload)| client.receive(now, 0, frame, offload));
+            }
+            (begins, goes_on, twins)
+        };
+        let (begun, ..) = pass(&mut server, &mut client, MS);
+        assert_eq!((begun, server.half_open(listeners[0])), (expected, Ok(0)));
+        assert_eq!(client.half_open(own), Err(SocketError::BadSocket));
+        client.send(2 * MS, own, b"hello").unwrap();
+        // One that has seen nothing of it would take the SYN alone.
+        let (begun, went_on, taken) = pass(&mut server, &mut client, 2 * MS);
+        assert!(begun == expected && went_on > 0 && taken == 1);
+        // The next connection is left to another stack.
+        server.stop_admitting(listeners[0]).unwrap();
+        client.connect(3 * MS, address).unwrap();
+        let (begun, _, taken) = pass(&mut server, &mut client, 3 * MS);
+        // But for what acknowledges the cookie that it has sent here.
+        assert_eq!((begun, taken), (expected + u32::from(tcp_syncookies == 2), 2));
+    }
+}
+
 #[test]
 fn what_arrives_for_a_connection_that_has_left_is_given_to_the_caller() {
     let mut network = Network::new(&Settings::default(), Line { delay: MS, ..Line::default() }, 5);

@@ -2,6 +2,7 @@
 
 use crate::group::group;
 use crate::guard::StateGuard;
+use crate::listening;
 use crate::moving::{LeaveReason, handle_close, leave, leave_now, restrict_set};
 use crate::real::{set_errno, syscall};
 use crate::table::{self, CANDIDATE, DIRECT, EPOLL, LIBRARY};
@@ -39,8 +40,9 @@ pub fn before_close(fd: c_int) -> Option<c_int> {
         set_errno(libc::EBADF);
         return Some(-1);
     }
-    let mut guard = StateGuard::lock();
+    let mut guard = StateGuard::lock_briefly();
     if !is_other_process() {
+        listening::before_close(fd, slot);
         handle_close(&mut guard, fd);
     }
     None
@@ -64,7 +66,28 @@ pub fn before_sharing(fd: c_int) {
     }
 }
 
-/// Before `dup2` and `dup3`: `to` becomes another file. `Some`: the call fails.
+/// Whether a descriptor is open.
+fn is_open(fd: c_int) -> bool {
+    let arguments = [fd as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
+    // SAFETY: the call takes numbers.
+    unsafe { syscall(libc::SYS_fcntl, arguments) >= 0 }
+}
+
+/// Whether a number may become a descriptor: it is below the limit of the process.
+fn is_within_limit(fd: c_int) -> bool {
+    let mut limit = [0_u64; 2];
+    let at = (&raw mut limit).addr() as u64;
+    // SAFETY: the kernel writes two numbers.
+    let result = unsafe { syscall(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE.into(), 0, at, 0, 0]) };
+    result < 0 || u64::try_from(fd).is_ok_and(|fd| fd < limit[0])
+}
+
+/// As [`before_dup2`], before `dup3`, which the kernel refuses with other flags.
+pub fn before_dup3(from: c_int, to: c_int, flags: c_int) -> Option<c_int> {
+    if flags & !libc::O_CLOEXEC != 0 { None } else { before_dup2(from, to) }
+}
+
+/// Before `dup2` and `dup3`: `to` becomes another file, unless the kernel refuses. `Some`: the call fails.
 pub fn before_dup2(from: c_int, to: c_int) -> Option<c_int> {
     if table::known(from).is_some_and(|slot| slot.is(LIBRARY)) {
         set_errno(libc::EBADF);
@@ -73,8 +96,12 @@ pub fn before_dup2(from: c_int, to: c_int) -> Option<c_int> {
     if from == to {
         return None;
     }
+    let known = table::known(to);
+    if (known.is_some() || table::known(from).is_some()) && !(is_open(from) && is_within_limit(to)) {
+        return None;
+    }
     before_sharing(from);
-    let slot = table::known(to)?;
+    let slot = known?;
     if is_other_process() {
         return None;
     }
@@ -105,9 +132,10 @@ fn library_descriptors_within(first: u64, last: u64) -> Vec<u64> {
 
 /// `close_range`, without the library's own descriptors.
 pub fn close_range(first: u32, last: u32, flags: c_int, kernel: impl Fn(u32, u32) -> c_int) -> c_int {
-    /// Closes nothing: the descriptors are closed by the next program.
-    const CLOEXEC: c_int = 4;
-    if flags & CLOEXEC != 0 || first > last {
+    /// The table of descriptors is the thread's own before.
+    const UNSHARE: c_int = 2;
+    // CLOSE_RANGE_CLOEXEC closes nothing yet, and the kernel refuses any other flag.
+    if flags & !UNSHARE != 0 || first > last {
         return kernel(first, last);
     }
     let mut from = u64::from(first);
@@ -124,6 +152,8 @@ pub fn close_range(first: u32, last: u32, flags: c_int, kernel: impl Fn(u32, u32
 pub fn fcntl(fd: c_int, command: c_int, argument: u64) -> Option<c_int> {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => before_sharing(fd),
+        // Another program may get it.
+        libc::F_SETFD if argument & libc::FD_CLOEXEC as u64 == 0 => listening::before_inheritance(fd),
         libc::F_GETFL | libc::F_GETFD | libc::F_SETFD => {}
         libc::F_SETFL if argument & libc::O_ASYNC as u64 == 0 => {}
         _ => leave_now(fd, LeaveReason::Unserved),
@@ -136,6 +166,9 @@ pub fn fcntl(fd: c_int, command: c_int, argument: u64) -> Option<c_int> {
 /// # Safety
 /// As the call.
 pub unsafe fn ioctl(fd: c_int, request: u64, argument: *mut c_void) -> Option<c_int> {
+    if request == libc::FIONCLEX {
+        listening::before_inheritance(fd);
+    }
     let slot = table::known(fd).filter(|slot| slot.is(DIRECT))?;
     match request {
         libc::FIONREAD if !argument.is_null() => {
@@ -151,9 +184,16 @@ pub unsafe fn ioctl(fd: c_int, request: u64, argument: *mut c_void) -> Option<c_
     None
 }
 
-/// Before `setsockopt` and `getsockopt`, which the agent answers.
-pub fn before_sockopt(fd: c_int) {
+/// Before `setsockopt`, which the agent answers. What a listening socket accepts inherits its options.
+pub fn before_setsockopt(fd: c_int) {
     leave_now(fd, LeaveReason::Pause);
+}
+
+/// Before `getsockopt`, which the agent answers.
+pub fn before_getsockopt(fd: c_int) {
+    if table::known(fd).is_some_and(|slot| !slot.listens()) {
+        leave_now(fd, LeaveReason::Pause);
+    }
 }
 
 /// After `setsockopt`: how long blocking calls may take.

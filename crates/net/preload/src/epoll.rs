@@ -3,6 +3,7 @@
 use crate::abi::words::BITS;
 use crate::group::{Locked, WaitRequest, WakeReason, group};
 use crate::guard::{SignalsHeld, StateGuard};
+use crate::listening;
 use crate::moving::{
     Entering, KernelCall, LeaveReason, forget_socket, handle_close, is_entering, leave, leave_ended,
     restrict_set,
@@ -152,6 +153,7 @@ pub unsafe fn wait(
         }
         let now = group()?.now();
         let until = *until.get_or_insert(time.map_or(u64::MAX, |time| now.saturating_add(time)));
+        listening::ensure_process();
         // SAFETY: the caller's.
         match unsafe { wait_direct((set, slot), out, room, until, mask) } {
             Some(Ok(count)) => return Some(count as c_int),
@@ -274,6 +276,12 @@ pub unsafe fn control(
     kernel: impl Fn() -> c_int,
 ) -> Option<c_int> {
     let slot = table::known(fd)?;
+    let adds = operation != libc::EPOLL_CTL_DEL && !event.is_null();
+    // SAFETY: the caller's.
+    if slot.listens() && adds && unsafe { (*event).events } & libc::EPOLLEXCLUSIVE as u32 == 0 {
+        // A set with it that only the kernel waits for makes it leave again.
+        listening::share(&mut StateGuard::lock(), fd, slot);
+    }
     let mut guard = StateGuard::lock_briefly();
     match slot.state.load(SeqCst) {
         EPOLL => {

@@ -1,13 +1,13 @@
 //! The stack that this process shares with others: the image, its lock, and what is notified.
 
 use crate::abi::words::{
-    ANY, ATTENDANT_LEADS, ATTENDANT_SLEEPS, BITS, FOLLOWER_COUNTS, LEAD, LEADER_BITS, LEADER_DEADLINE, LOCK,
-    MAX_LEADER_SLEEP, READY_COUNTS, SLEEPER_COUNTS, WITHDRAWN,
+    ACCEPTED, ANY, ATTENDANT_LEADS, ATTENDANT_SLEEPS, BITS, FOLLOWER_COUNTS, LEAD, LEADER_BITS,
+    LEADER_DEADLINE, LOCK, MAX_LEADER_SLEEP, READY_COUNTS, SLEEPER_COUNTS, WITHDRAWN,
 };
-use crate::abi::{AGENT_AT, Call, Flags, Operation, PORT_AT};
+use crate::abi::{ADDRESSES, AGENT_AT, Call, Flags, Operation, PORT_AT};
 use crate::deferral;
 use crate::real::syscall;
-use crate::table;
+use crate::table::{self, ADDRESS_WORDS};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 
@@ -124,7 +124,7 @@ pub fn join(descriptors: &[i32], layout: StackLayout) -> bool {
     true
 }
 
-fn close(fd: i32) {
+pub fn close(fd: i32) {
     // SAFETY: the library's own descriptor, which nothing uses any more.
     unsafe { syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
 }
@@ -403,6 +403,23 @@ impl Locked {
     pub unsafe fn send(&mut self, handle: u64, at: *const u8, len: usize) -> i64 {
         let input = [at.addr() as u64, len as u64];
         self.call_image(Operation::Send, Call { socket: handle, input, ..Call::default() }).result
+    }
+
+    /// Accepts a connection for this process; its handle, and its addresses in `addresses`.
+    pub fn accept(&mut self, listener: u64, process: u64, addresses: &mut [u64; ADDRESS_WORDS]) -> i64 {
+        let output = [addresses.as_mut_ptr().addr() as u64, ADDRESSES as u64];
+        let numbers = [process, 0];
+        let call = Call { socket: listener, output, numbers, ..Call::default() };
+        let result = self.call_image(Operation::Accept, call).result;
+        if result >= 0 {
+            self.group.long_word(ACCEPTED).fetch_add(1, SeqCst);
+        }
+        result
+    }
+
+    /// Gives a connection up, whose handle is invalid then.
+    pub fn close(&mut self, handle: u64) {
+        self.call_image(Operation::Close, Call { socket: handle, ..Call::default() });
     }
 
     /// What a connection is ready for, and how many bytes can be read.

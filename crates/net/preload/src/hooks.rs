@@ -3,7 +3,7 @@
 
 use crate::descriptors as d;
 use crate::real::{Real, hooks, set_errno};
-use crate::{deferral, epoll, process as p, signals, transfer as t, waiting as w};
+use crate::{deferral, epoll, listening as l, process as p, signals, transfer as t, waiting as w};
 use libc::{
     c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t,
     off_t, pid_t, pollfd, pthread_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
@@ -216,11 +216,21 @@ hooks! {
     }
     /// Accepts a connection.
     accept c"accept"(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> c_int {
-        real => d::after_accept(real())
+        real => l::accept(fd, from, from_len, 0, real)
     }
     /// Accepts a connection, with flags.
     accept4 c"accept4"(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t, flags: c_int) -> c_int {
-        real => d::after_accept(real())
+        real => l::accept(fd, from, from_len, flags, real)
+    }
+    /// Listens.
+    listen c"listen"(fd: c_int, backlog: c_int) -> c_int { real => l::after_listen(fd, real()) }
+    /// Tells the local address.
+    getsockname c"getsockname"(fd: c_int, at: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        real => l::name(fd, false, at, len).unwrap_or_else(real)
+    }
+    /// Tells the remote address.
+    getpeername c"getpeername"(fd: c_int, at: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        real => l::name(fd, true, at, len).unwrap_or_else(real)
     }
     /// Closes a descriptor.
     close c"close"(fd: c_int) -> c_int { real => d::before_close(fd).unwrap_or_else(real) }
@@ -238,7 +248,7 @@ hooks! {
     }
     /// Makes a descriptor one of another file, with flags.
     dup3 c"dup3"(from: c_int, to: c_int, flags: c_int) -> c_int {
-        real => d::before_dup2(from, to).unwrap_or_else(real)
+        real => d::before_dup3(from, to, flags).unwrap_or_else(real)
     }
     /// Ends directions of a connection.
     shutdown c"shutdown"(fd: c_int, how: c_int) -> c_int { real => { epoll::exclude(fd); real() } }
@@ -246,14 +256,14 @@ hooks! {
     getsockopt c"getsockopt"(
         fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t
     ) -> c_int {
-        real => { d::before_sockopt(fd); real() }
+        real => { d::before_getsockopt(fd); real() }
     }
     /// Sets an option.
     setsockopt c"setsockopt"(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t
     ) -> c_int {
         real => {
-            d::before_sockopt(fd);
+            d::before_setsockopt(fd);
             let result = real();
             if result == 0 {
                 d::after_setsockopt(fd, level, name, value, len);
@@ -356,7 +366,7 @@ hooks! {
         real => epoll::wait(set, out, most, nanoseconds(time), mask_of(mask), real).unwrap_or_else(real)
     }
     /// Makes a process, without what was registered for `fork`.
-    _Fork c"_Fork"() -> pid_t { real => { p::leave_for_others(); p::after_plain_fork(real()) } }
+    _Fork c"_Fork"() -> pid_t { real => { p::leave_for_child(); p::after_plain_fork(real()) } }
     /// Runs a command.
     system c"system"(command: *const c_char) -> c_int { real => { p::leave_for_others(); real() } }
     /// Runs a command, with a pipe.
@@ -368,47 +378,47 @@ hooks! {
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: *const *mut c_char, environment: *const *mut c_char
     ) -> c_int {
-        real => { p::leave_for_others(); real() }
+        real => { p::leave_for_any(); real() }
     }
     /// Starts a program.
     posix_spawnp c"posix_spawnp"(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: *const *mut c_char, environment: *const *mut c_char
     ) -> c_int {
-        real => { p::leave_for_others(); real() }
+        real => { p::leave_for_any(); real() }
     }
     /// Becomes a program.
     execv c"execv"(path: *const c_char, arguments: *const *const c_char) -> c_int {
-        real => { p::leave_for_others(); real() }
+        real => { p::leave_for_exec(); real() }
     }
     /// Becomes a program.
     execvp c"execvp"(path: *const c_char, arguments: *const *const c_char) -> c_int {
-        real => { p::leave_for_others(); real() }
+        real => { p::leave_for_exec(); real() }
     }
     /// Becomes a program.
     execve c"execve"(
         path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char
     ) -> c_int {
-        real => { p::leave_for_others(); real() }
+        real => { p::leave_for_exec(); real() }
     }
     /// Becomes a program.
     execvpe c"execvpe"(
         path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char
     ) -> c_int {
-        real => { p::leave_for_others(); real() }
+        real => { p::leave_for_exec(); real() }
     }
     /// Becomes a program.
     fexecve c"fexecve"(
         fd: c_int, arguments: *const *const c_char, environment: *const *const c_char
     ) -> c_int {
-        real => { p::leave_for_others(); real() }
+        real => { p::leave_for_exec(); real() }
     }
     /// Becomes a program.
     execveat c"execveat"(
         folder: c_int, path: *const c_char, arguments: *const *const c_char,
         environment: *const *const c_char, flags: c_int
     ) -> c_int {
-        real => { p::leave_for_others(); real() }
+        real => { p::leave_for_exec(); real() }
     }
     /// Changes this process or thread.
     prctl c"prctl"(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
@@ -480,6 +490,47 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn closefrom(first: c_int) {
     d::close_range(first.max(0) as c_uint, c_uint::MAX, 0, |first, last| close_part(first, last, 0));
+}
+
+/// Makes a function with any number of arguments that excludes its first one, a descriptor, and goes on as the C
+/// library's.
+macro_rules! writers {
+    ($($(#[$about:meta])* $name:ident: $before:path;)*) => {$(
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() -> c_int {
+            naked_asm!(
+                "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+                "sub rsp, 128",
+                "movups [rsp], xmm0", "movups [rsp + 16], xmm1", "movups [rsp + 32], xmm2",
+                "movups [rsp + 48], xmm3", "movups [rsp + 64], xmm4", "movups [rsp + 80], xmm5",
+                "movups [rsp + 96], xmm6", "movups [rsp + 112], xmm7",
+                "call {before}",
+                "mov r11, rax",
+                "movups xmm0, [rsp]", "movups xmm1, [rsp + 16]", "movups xmm2, [rsp + 32]",
+                "movups xmm3, [rsp + 48]", "movups xmm4, [rsp + 64]", "movups xmm5, [rsp + 80]",
+                "movups xmm6, [rsp + 96]", "movups xmm7, [rsp + 112]",
+                "add rsp, 128", "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                "jmp r11",
+                before = sym $before,
+            )
+        }
+    )*};
+}
+
+writers! {
+    /// Writes text.
+    dprintf: p::before_dprintf;
+    /// Writes text.
+    vdprintf: p::before_vdprintf;
+    /// Writes text, and checks the format.
+    __dprintf_chk: p::before_dprintf_chk;
+    /// Writes text, and checks the format.
+    __vdprintf_chk: p::before_vdprintf_chk;
 }
 
 /// Makes a function that calls another one, and goes on as the C library's, with all arguments in place.

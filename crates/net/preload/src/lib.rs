@@ -12,6 +12,7 @@
 //! | `table`, `sets` | what each descriptor, and each epoll set, is to the library |
 //! | `moving` | which connections enter, and why they leave |
 //! | `transfer`, `waiting`, `epoll` | what is served |
+//! | `listening` | listening sockets, and what they accept |
 //! | `descriptors`, `process`, `signals` | what else concerns connections |
 //! | `group` | the shared stack: turns, sleeping and waking, as `direct/src/waiting.rs` has them |
 //! | `guard`, `deferral` | the lock of this process's tables; handlers that run when a thread has left the library |
@@ -32,6 +33,7 @@ mod group;
 mod guard;
 #[allow(non_snake_case, reason = "they are the C library's names")]
 mod hooks;
+mod listening;
 mod moving;
 mod process;
 mod real;

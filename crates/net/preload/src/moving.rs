@@ -1,11 +1,13 @@
 //! Connections that enter direct mode, and leave it. In doubt they leave.
 
 use crate::abi::requests::{
-    DESCRIPTORS, ENTER_UNREAD, ENTRY, LEAVE_PASSED, LEAVE_UNSERVED, LEVEL, OFFER, PAUSE,
+    ADOPT, ADOPT_PAUSED, ADOPTION, DESCRIPTORS, ENTER_UNREAD, ENTRY, LEAVE_PASSED, LEAVE_UNSERVED, LEVEL,
+    OFFER, PAUSE,
 };
 use crate::deferral;
 use crate::group::{StackLayout, group, join};
 use crate::guard::StateGuard;
+use crate::listening;
 use crate::real::syscall;
 use crate::sets;
 use crate::table::{self, Slot};
@@ -63,7 +65,7 @@ impl Drop for Entering {
 }
 
 /// Asks the agent about a socket; its answer, or a negative error.
-fn ask_agent(fd: i32, name: i32, answer: &mut [u64]) -> i64 {
+pub fn ask_agent(fd: i32, name: i32, answer: &mut [u64]) -> i64 {
     let mut len = size_of_val(answer) as libc::socklen_t;
     let (at, len_at) = (answer.as_mut_ptr().addr() as u64, (&raw mut len).addr() as u64);
     let arguments = [fd as u64, LEVEL as u64, name as u64, at, len_at, 0];
@@ -74,7 +76,7 @@ fn ask_agent(fd: i32, name: i32, answer: &mut [u64]) -> i64 {
 /// Ends direct mode: no connection enters from now on, and those that have entered leave.
 pub fn disable(guard: &mut StateGuard) {
     CALLS_BEFORE_ENTRY.store(NEVER, SeqCst);
-    leave_all(guard);
+    leave_all(guard, Keeps::Nothing);
 }
 
 /// What serves a call on a socket.
@@ -117,7 +119,7 @@ pub fn route(fd: i32) -> Route {
 }
 
 fn route_slowly(fd: i32, slot: &'static Slot) -> Route {
-    if slot.is(table::CANDIDATE) {
+    if slot.is(table::CANDIDATE) && !slot.listens() {
         let calls = slot.calls.fetch_add(1, SeqCst) + 1;
         if calls >= slot.next_try.load(SeqCst) {
             enter(fd, slot, calls);
@@ -144,15 +146,7 @@ fn enter(fd: i32, slot: &'static Slot, calls: u32) {
     if !slot.is(table::CANDIDATE) {
         return;
     }
-    if CALLS_BEFORE_ENTRY.load(SeqCst) == UNKNOWN {
-        let mut answer = [0];
-        let result = ask_agent(fd, OFFER, &mut answer);
-        CALLS_BEFORE_ENTRY.store(if result < 0 { NEVER } else { answer[0] as i32 }, SeqCst);
-    }
-    let after = CALLS_BEFORE_ENTRY.load(SeqCst);
-    if after == NEVER || JOIN_FAILED.load(SeqCst) {
-        return forget_socket(&mut guard, fd);
-    }
+    let Some(after) = calls_before_entry(fd) else { return forget_socket(&mut guard, fd) };
     if calls < after as u32 {
         return slot.next_try.store(after as u32, SeqCst);
     }
@@ -174,15 +168,9 @@ fn enter(fd: i32, slot: &'static Slot, calls: u32) {
         }
         return;
     }
-    let joins = group().is_none();
-    if joins && !join_group(fd, &entry) {
-        JOIN_FAILED.store(true, SeqCst);
-        ask_agent(fd, LEAVE_UNSERVED, &mut []);
+    if !join_if_first(&mut guard, fd, &entry) {
         slot.state.store(table::CANDIDATE, SeqCst);
         return forget_socket(&mut guard, fd);
-    }
-    if joins {
-        deferral::begin(&mut guard);
     }
     slot.value.store(entry[0], SeqCst);
     slot.may_have_unread.store(true, SeqCst);
@@ -195,6 +183,30 @@ fn enter(fd: i32, slot: &'static Slot, calls: u32) {
     }
 }
 
+/// After how many calls a connection may enter; `None`: never.
+pub fn calls_before_entry(fd: i32) -> Option<i32> {
+    if CALLS_BEFORE_ENTRY.load(SeqCst) == UNKNOWN {
+        let mut answer = [0];
+        let result = ask_agent(fd, OFFER, &mut answer);
+        CALLS_BEFORE_ENTRY.store(if result < 0 { NEVER } else { answer[0] as i32 }, SeqCst);
+    }
+    let after = CALLS_BEFORE_ENTRY.load(SeqCst);
+    (after != NEVER && !JOIN_FAILED.load(SeqCst)).then_some(after)
+}
+
+/// Joins the shared stack with the first socket that enters. `false`: this process can't, and the socket has left.
+pub fn join_if_first(guard: &mut StateGuard, fd: i32, entry: &[u64; ENTRY]) -> bool {
+    if group().is_none() {
+        if !join_group(fd, entry) {
+            JOIN_FAILED.store(true, SeqCst);
+            ask_agent(fd, LEAVE_UNSERVED, &mut []);
+            return false;
+        }
+        deferral::begin(guard);
+    }
+    true
+}
+
 fn join_group(fd: i32, entry: &[u64; ENTRY]) -> bool {
     let mut descriptors = [-1; DESCRIPTORS as usize];
     for (name, descriptor) in (0..).zip(&mut descriptors) {
@@ -204,7 +216,7 @@ fn join_group(fd: i32, entry: &[u64; ENTRY]) -> bool {
             return false;
         }
     }
-    let [_, port, agent, tick, nanoseconds, rate, entry, text, text_len, data] = *entry;
+    let [_, port, agent, tick, nanoseconds, rate, entry, text, text_len, data, _] = *entry;
     let clock = [tick, nanoseconds, rate];
     join(&descriptors, StackLayout { lengths: [port, agent], clock, entry, text, text_len, data })
 }
@@ -221,6 +233,9 @@ pub fn forget_socket(guard: &mut StateGuard, fd: i32) {
 /// Lets a connection leave, or a socket never enter.
 pub fn leave(guard: &mut StateGuard, fd: i32, why: LeaveReason) {
     let Some(slot) = table::known(fd) else { return };
+    if slot.listens() {
+        return listening::leave(guard, fd, slot, why);
+    }
     match slot.state.load(SeqCst) {
         table::DIRECT => {}
         table::CANDIDATE if why != LeaveReason::Pause => return forget_socket(guard, fd),
@@ -232,10 +247,15 @@ pub fn leave(guard: &mut StateGuard, fd: i32, why: LeaveReason) {
         LeaveReason::Passed => LEAVE_PASSED,
         _ => LEAVE_UNSERVED,
     };
-    // If nobody answers, the socket is reset, and the kernel says so.
-    while ask_agent(fd, name, &mut []) == -i64::from(libc::EINTR) {}
+    if slot.is_unknown() {
+        adopt(fd, slot, pauses);
+    } else {
+        // If nobody answers, the socket is reset, and the kernel says so.
+        while ask_agent(fd, name, &mut []) == -i64::from(libc::EINTR) {}
+    }
     slot.state.store(table::CANDIDATE, SeqCst);
     sets::set_direct(guard, fd, false);
+    slot.is_unknown.store(false, SeqCst);
     if pauses {
         // Options are often set one after the other.
         let calls = slot.calls.load(SeqCst);
@@ -243,6 +263,27 @@ pub fn leave(guard: &mut StateGuard, fd: i32, why: LeaveReason) {
         slot.next_try.store(calls.saturating_add(2 * entries * entries), SeqCst);
     } else {
         forget_socket(guard, fd);
+    }
+}
+
+/// Lets the agent have a connection that was accepted in the shared stack.
+fn adopt(fd: i32, slot: &Slot, pauses: bool) {
+    let name = if pauses { ADOPT_PAUSED } else { ADOPT };
+    let mut request = [0; ADOPTION];
+    request[0] = slot.handle();
+    for (to, word) in request[1..].iter_mut().zip(&slot.addresses) {
+        *to = word.load(SeqCst);
+    }
+    let result = loop {
+        let result = ask_agent(fd, name, &mut request);
+        if result != -i64::from(libc::EINTR) {
+            break result;
+        }
+    };
+    if result < 0 {
+        // There is no agent, or it can't: as everywhere then, the connection is reset.
+        listening::close_handle(slot.handle());
+        listening::reset(fd);
     }
 }
 
@@ -257,15 +298,38 @@ pub fn leave_now(fd: i32, why: LeaveReason) {
 /// descriptor has another connection meanwhile.
 pub fn leave_ended(fd: i32, handle: u64) {
     let mut guard = StateGuard::lock();
-    if table::known(fd).is_some_and(|slot| slot.is(table::DIRECT) && slot.handle() == handle) {
-        leave(&mut guard, fd, LeaveReason::Unserved);
+    let Some(slot) = table::known(fd).filter(|slot| slot.is(table::DIRECT) && slot.handle() == handle) else {
+        return;
+    };
+    match slot.listens() {
+        true => listening::return_ended(&mut guard, fd, slot),
+        false => leave(&mut guard, fd, LeaveReason::Unserved),
     }
 }
 
+/// The listening sockets that stay as they are while connections leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    Nothing,
+    /// Those that another program does not get.
+    CloseOnExec,
+    /// The child of a fork has this library too.
+    Listening,
+}
+
 /// Makes all connections leave, before other processes get their sockets.
-pub fn leave_all(guard: &mut StateGuard) {
+pub fn leave_all(guard: &mut StateGuard, keeps: Keeps) {
     for (fd, state) in table::all() {
-        if state == table::DIRECT || state == table::CANDIDATE {
+        if state != table::DIRECT && state != table::CANDIDATE {
+            continue;
+        }
+        let listens = table::slot(fd).is_some_and(Slot::listens);
+        let stays = match keeps {
+            Keeps::Nothing => false,
+            Keeps::CloseOnExec => listens && listening::closes_on_exec(fd),
+            Keeps::Listening => listens,
+        };
+        if !stays {
             leave(guard, fd, LeaveReason::Passed);
         }
     }
@@ -284,6 +348,9 @@ pub fn restrict_set(guard: &mut StateGuard, set: i32) {
 /// Forgets a descriptor that is closed, or becomes another file.
 pub fn handle_close(guard: &mut StateGuard, fd: i32) {
     if let Some(slot) = table::known(fd) {
+        if slot.is_unknown() {
+            listening::close_handle(slot.handle());
+        }
         slot.state.store(table::NONE, SeqCst);
         sets::remove(guard, fd);
     }

@@ -3,7 +3,8 @@
 use crate::deferral;
 use crate::group::close_follower_sets;
 use crate::guard::{self, StateGuard};
-use crate::moving::{disable, leave_all};
+use crate::listening;
+use crate::moving::{Keeps, disable, leave_all};
 use crate::real::{Real, syscall};
 use crate::signals;
 use libc::{c_int, c_long};
@@ -27,10 +28,33 @@ pub fn owner() -> i32 {
     OWNER.load(SeqCst)
 }
 
-/// Makes all connections leave, since another process gets the sockets, or this process another program.
+/// Makes all connections leave, since another process gets the sockets, and maybe another program, or this process
+/// becomes another program.
 pub fn leave_for_others() {
+    leave_keeping(Keeps::CloseOnExec);
+}
+
+/// As [`leave_for_others`], where a program is started whose descriptors may be any.
+pub fn leave_for_any() {
+    leave_keeping(Keeps::Nothing);
+}
+
+/// As [`leave_for_others`], where this process becomes another program.
+pub fn leave_for_exec() {
     if owner() == current() {
-        leave_all(&mut StateGuard::lock());
+        leave_keeping(Keeps::CloseOnExec);
+        listening::unshare_all();
+    }
+}
+
+/// As [`leave_for_others`], before a process is made that has this library.
+pub fn leave_for_child() {
+    leave_keeping(Keeps::Listening);
+}
+
+fn leave_keeping(keeps: Keeps) {
+    if owner() == current() {
+        leave_all(&mut StateGuard::lock(), keeps);
     }
 }
 
@@ -38,6 +62,7 @@ pub fn leave_for_others() {
 pub fn after_plain_fork(child: libc::pid_t) -> libc::pid_t {
     if child == 0 {
         OWNER.store(current(), SeqCst);
+        listening::forget_process();
         close_follower_sets();
     }
     child
@@ -45,7 +70,7 @@ pub fn after_plain_fork(child: libc::pid_t) -> libc::pid_t {
 
 extern "C" fn before_fork() {
     let mut guard = StateGuard::lock();
-    leave_all(&mut guard);
+    leave_all(&mut guard, Keeps::Listening);
     MASK.store(guard.signals.as_ref().and_then(|signals| signals.mask).unwrap_or(0), SeqCst);
     // The lock is held until after the fork, so that the child's memory is consistent.
     let _ = ManuallyDrop::new(guard);
@@ -62,6 +87,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     OWNER.store(current(), SeqCst);
+    listening::forget_process();
     close_follower_sets();
     after_fork();
 }
@@ -136,7 +162,13 @@ pub unsafe extern "C" fn before_syscall(number: c_long, first: c_long, second: c
         | libc::SYS_fork
         | libc::SYS_vfork
         | libc::SYS_execve
-        | libc::SYS_execveat => leave_for_others(),
+        | libc::SYS_execveat => leave_for_any(),
+        libc::SYS_accept | libc::SYS_accept4 | libc::SYS_listen | libc::SYS_getsockname => {
+            crate::epoll::exclude(fd);
+        }
+        libc::SYS_getpeername | libc::SYS_setsockopt | libc::SYS_getsockopt => {
+            crate::epoll::exclude(fd);
+        }
         libc::SYS_prctl => before_prctl(fd),
         _ => {}
     }
@@ -146,19 +178,37 @@ pub unsafe extern "C" fn before_syscall(number: c_long, first: c_long, second: c
 /// Makes what is called before a function that may return twice, or whose arguments are not known: it returns the
 /// address of the function.
 macro_rules! before {
-    ($($name:ident: $text:literal;)*) => {$(
+    ($($name:ident: $text:literal, $leave:ident;)*) => {$(
         pub extern "C" fn $name() -> *mut c_void {
             static NEXT: Real = Real::new($text);
-            leave_for_others();
+            $leave();
             NEXT.get()
         }
     )*};
 }
 
+/// Makes what is called before a function of the C library that writes to a descriptor by itself.
+macro_rules! before_writing {
+    ($($name:ident: $text:literal;)*) => {$(
+        pub extern "C" fn $name(fd: c_int) -> *mut c_void {
+            static NEXT: Real = Real::new($text);
+            crate::epoll::exclude(fd);
+            NEXT.get()
+        }
+    )*};
+}
+
+before_writing! {
+    before_dprintf: c"dprintf";
+    before_vdprintf: c"vdprintf";
+    before_dprintf_chk: c"__dprintf_chk";
+    before_vdprintf_chk: c"__vdprintf_chk";
+}
+
 before! {
-    before_vfork: c"vfork";
-    before_clone: c"clone";
-    before_execl: c"execl";
-    before_execle: c"execle";
-    before_execlp: c"execlp";
+    before_vfork: c"vfork", leave_for_others;
+    before_clone: c"clone", leave_for_any;
+    before_execl: c"execl", leave_for_exec;
+    before_execle: c"execle", leave_for_exec;
+    before_execlp: c"execlp", leave_for_exec;
 }

@@ -125,8 +125,11 @@ impl EpollSet {
             self.direct += usize::from(is_direct);
             member.is_direct = is_direct;
             member.is_pending = is_direct && !member.is_disabled;
+            // The kernel's set does not have a socket that is connected to nothing.
+            let is_new = table::slot(fd).is_some_and(|slot| slot.is_unknown.load(SeqCst));
+            let operation = if is_new { libc::EPOLL_CTL_ADD } else { libc::EPOLL_CTL_MOD };
             // The kernel tells at once what it is ready for.
-            control_kernel(set, libc::EPOLL_CTL_MOD, fd, member.kernel_events(), member.data);
+            control_kernel(set, operation, fd, member.kernel_events(), member.data);
         }
         self.publish(set);
     }
@@ -134,6 +137,14 @@ impl EpollSet {
     /// Lets the kernel's set have what the program's `epoll_ctl` on a direct socket says, as far as the program can see
     /// it: it asks that set for no events, and level-triggered members differ by their data only.
     fn control_kernel(&mut self, set: i32, operation: i32, fd: i32, flags: u32, data: u64) -> i64 {
+        if table::slot(fd).is_some_and(table::Slot::is_unknown) {
+            return match (operation, self.position(fd)) {
+                (libc::EPOLL_CTL_ADD, Some(_)) => -i64::from(libc::EEXIST),
+                (libc::EPOLL_CTL_DEL | libc::EPOLL_CTL_MOD, None) => -i64::from(libc::ENOENT),
+                (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_DEL | libc::EPOLL_CTL_MOD, _) => 0,
+                _ => -i64::from(libc::EINVAL),
+            };
+        }
         let removed = self.removed.iter().position(|(removed, _)| *removed == fd);
         let level = self.member(fd).filter(|member| member.is_level_triggered()).map(|member| member.data);
         match (operation, removed, level) {

@@ -1,11 +1,15 @@
 //! The state of each descriptor of this process.
 
+use crate::abi::ADDRESSES;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 
 /// Most descriptors that the library knows; those with larger numbers are the kernel's. Attack: a program that opens
 /// as many as it may.
 pub const MAX_DESCRIPTORS: usize = 1 << 16;
+
+/// Words with a connection's addresses.
+pub const ADDRESS_WORDS: usize = ADDRESSES.div_ceil(8);
 
 /// A descriptor that does not concern the library.
 pub const NONE: u32 = 0;
@@ -39,6 +43,13 @@ pub struct Slot {
     pub is_awaited: AtomicBool,
     /// The kernel's socket may have bytes that arrived before the connection entered.
     pub may_have_unread: AtomicBool,
+    /// The socket listens: while it is direct, connections are accepted in the shared stack.
+    pub is_listening: AtomicBool,
+    /// A direct connection that was accepted in the shared stack: the agent does not know it, and the kernel's socket
+    /// is connected to nothing, and in no epoll set.
+    pub is_unknown: AtomicBool,
+    /// Its addresses, in the form of the image's.
+    pub addresses: [AtomicU64; ADDRESS_WORDS],
     /// The handle of a direct connection; the number of members of an epoll set that the
     /// library serves.
     pub value: AtomicU64,
@@ -59,6 +70,9 @@ impl Slot {
             place: AtomicU32::new(0),
             is_awaited: AtomicBool::new(false),
             may_have_unread: AtomicBool::new(false),
+            is_listening: AtomicBool::new(false),
+            is_unknown: AtomicBool::new(false),
+            addresses: [const { AtomicU64::new(0) }; ADDRESS_WORDS],
             value: AtomicU64::new(0),
             receive_time: AtomicU64::new(0),
             send_time: AtomicU64::new(0),
@@ -71,6 +85,15 @@ impl Slot {
 
     pub fn handle(&self) -> u64 {
         self.value.load(SeqCst)
+    }
+
+    pub fn listens(&self) -> bool {
+        self.is_listening.load(SeqCst)
+    }
+
+    /// Whether it is a direct connection that the agent does not know.
+    pub fn is_unknown(&self) -> bool {
+        self.is(DIRECT) && self.is_unknown.load(SeqCst)
     }
 }
 
@@ -104,6 +127,8 @@ pub fn init(fd: i32, state: u32) {
     }
     slot.is_awaited.store(false, SeqCst);
     slot.may_have_unread.store(false, SeqCst);
+    slot.is_listening.store(false, SeqCst);
+    slot.is_unknown.store(false, SeqCst);
     END.fetch_max(fd + 1, SeqCst);
     slot.state.store(state, SeqCst);
 }

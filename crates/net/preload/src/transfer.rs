@@ -48,7 +48,7 @@ pub fn is_nonblocking(fd: c_int) -> bool {
 }
 
 /// A call that may have to wait.
-struct BlockingCall {
+pub struct BlockingCall {
     fd: c_int,
     handle: u64,
     never: bool,
@@ -58,7 +58,7 @@ struct BlockingCall {
 }
 
 /// Why a blocking call stopped waiting.
-enum StopReason {
+pub enum StopReason {
     /// With this error, if nothing was done.
     Error(i32),
     /// The connection is not there any more, or has ended.
@@ -68,13 +68,13 @@ enum StopReason {
 }
 
 impl BlockingCall {
-    fn new(fd: c_int, handle: u64, flags: c_int, most: u64) -> BlockingCall {
+    pub fn new(fd: c_int, handle: u64, flags: c_int, most: u64) -> BlockingCall {
         let never = flags & libc::MSG_DONTWAIT != 0;
         BlockingCall { fd, handle, never, most, until: None, has_slept: false }
     }
 
     /// Sleeps until it can be tried again.
-    fn sleep(
+    pub fn sleep(
         &mut self,
         locked: Locked,
         seen: u32,
@@ -105,7 +105,7 @@ impl BlockingCall {
         }
     }
 
-    fn end(&self, group: &Group) {
+    pub fn end(&self, group: &Group) {
         if self.has_slept {
             group.end_wait();
         }

@@ -2,6 +2,7 @@
 
 use crate::group::{Group, WaitRequest, WakeReason, group, timespec};
 use crate::guard::{SignalsHeld, StateGuard};
+use crate::listening;
 use crate::moving::{KernelCall, leave_ended, restrict_set};
 use crate::real::{set_errno, syscall};
 use crate::table::{self, CANDIDATE, DIRECT, EPOLL, Slot};
@@ -38,6 +39,11 @@ fn classify(list: &[pollfd]) -> List {
     for entry in list {
         match table::known(entry.fd).map(|slot| (slot, slot.state.load(SeqCst))) {
             Some((_, DIRECT)) => has_direct = true,
+            Some((slot, CANDIDATE)) if slot.listens() => {
+                listening::share(&mut StateGuard::lock(), entry.fd, slot);
+                has_direct |= slot.is(DIRECT);
+                kind = List::Candidates;
+            }
             Some((slot, CANDIDATE | table::ENTERING)) => {
                 slot.is_awaited.store(true, SeqCst);
                 kind = List::Candidates;
@@ -130,6 +136,7 @@ impl SplitList {
 
 /// Waits for a list with direct connections. `None`: the list is to be classified again.
 fn wait(list: &mut [pollfd], most: Option<u64>, mask: Option<u64>) -> Option<Result<c_int, i32>> {
+    listening::ensure_process();
     let group = group()?;
     let mut parts = SplitList::of(list);
     let _busy = hold_candidates(&parts.others)?;

@@ -11,6 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Bytes for the image's connections.
+const MEMORY: usize = 64 << 20;
+
 /// The image has one place in a process.
 static PLACE: Mutex<()> = Mutex::new(());
 
@@ -84,6 +87,8 @@ pub struct Lab {
     pub agent: Stack,
     pub far: Stack,
     pub image: Arc<Image>,
+    /// The settings of the image's stack.
+    pub image_settings: Settings,
     pub files: Files,
     pub agent_wire: Wire,
     pub far_wire: Wire,
@@ -93,23 +98,42 @@ pub struct Lab {
 
 impl Lab {
     pub fn new() -> Lab {
+        Lab::with(|settings, _| settings)
+    }
+
+    /// As [`Lab::new`], with settings of the image that `change` makes of the agent's, and the image's memory.
+    pub fn with(change: impl FnOnce(Settings, usize) -> Settings) -> Lab {
         let place = PLACE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (agent, far) = (host(1), host(2));
+        let (mut agent, far) = (host(1), host(2));
         let (mut agent_wire, mut far_wire) = (Wire::new(true), Wire::new(false));
         let notifiers = [0; 5].map(|_| EventFd::new().unwrap().into_fd());
         for wire in [&mut agent_wire, &mut far_wire] {
             wire.bell = Some(notifiers[0].try_clone().unwrap().into());
         }
-        let files = Files::create(64 << 20).unwrap();
+        let files = Files::create(MEMORY).unwrap();
         let image = Arc::new(Image::map(&files).unwrap());
+        let (settings, image_settings) = (agent.settings().clone(), change(agent.settings().clone(), MEMORY));
+        agent.set_settings(image_settings.clone());
         image.begin(&agent.configuration(), [1, 2]).unwrap();
+        agent.set_settings(settings);
         image.map_ring(RingPeer::Port, &far_wire.file, far_wire.len).unwrap();
         image.map_ring(RingPeer::Agent, &agent_wire.file, agent_wire.len).unwrap();
         let mut locked = image.lock().unwrap();
         locked.attach_ring(RingPeer::Port, far_wire.len, false).unwrap();
         locked.attach_ring(RingPeer::Agent, agent_wire.len, true).unwrap();
         drop(locked);
-        Lab { now: 1, agent, far, image, files, agent_wire, far_wire, notifiers, _place: place }
+        Lab {
+            now: 1,
+            agent,
+            far,
+            image,
+            image_settings,
+            files,
+            agent_wire,
+            far_wire,
+            notifiers,
+            _place: place,
+        }
     }
 
     /// Passes frames until there are none, and goes on to the next deadline or by a millisecond at most.

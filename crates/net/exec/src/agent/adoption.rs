@@ -59,7 +59,7 @@ impl Agent {
         let listeners = self.listen_at_all(key, &addresses, options.socket_options(), entry.backlog);
         let listeners = listeners.inspect_err(|_| _ = self.table.remove(key))?;
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind =
-            Kind::Listening(Listening { path, listeners, record: Some(record) });
+            Kind::Listening(Listening::new(path, listeners, Some(record), entry.backlog));
         self.adopted.insert(entry.path, key);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::journal::Record;
 use super::table::{Key, Kind};
-use super::{Agent, address, local};
+use super::{Agent, address, listening, local};
 use ringway_host::{Call, numbers as sys};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, socket_timeout};
@@ -104,6 +104,7 @@ impl Agent {
         let (key, reply) = match self.find(&call) {
             Ok(Some((key, socket))) => (Some(key), self.answer(&call, key, &socket)),
             Ok(None) if call.number == sys::SOCKET => (None, self.open(&call)),
+            Ok(None) if listening::is_adoption(&call) => (None, self.adopt(&call)),
             Ok(None) => (None, Ok(Reply::Resume)),
             Err(error) => (None, Err(error)),
         };

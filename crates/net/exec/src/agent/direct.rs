@@ -7,12 +7,13 @@
 //! move there again.
 
 use super::calls::Reply;
-use super::table::{Key, Owner, Stream};
-use super::{ATTENDANT, Activity, Agent, PROCESSES, RESET_TIMEOUT, local};
+use super::table::{Key, Kind, Owner, Stream};
+use super::{ATTENDANT, Activity, Agent, PROCESSES, RESET_TIMEOUT, listening, local};
 use crate::direct::Shared;
 use crate::direct::attendant::{Answer, Command, LONGEST_STATE};
 use ringway_direct::requests::{
-    DESCRIPTORS, ENTER, ENTER_UNREAD, LEAVE, LEAVE_PASSED, LEAVE_UNSERVED, LEVEL, OFFER, PAUSE,
+    DESCRIPTORS, ENTER, ENTER_UNREAD, LEAVE, LEAVE_PASSED, LEAVE_UNSERVED, LEVEL, OFFER, PAUSE, SHARE,
+    UNSHARE,
 };
 use ringway_direct::{Entry, Files};
 use ringway_host::{Call, Clock, memfd, numbers as sys, send_with, try_receive_with, write_memory};
@@ -20,8 +21,9 @@ use ringway_netstack::{Diverted, SocketId};
 use rustix::event::{PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -37,16 +39,42 @@ const DATA: usize = 1;
 #[derive(Debug)]
 pub struct Direct {
     shared: Shared,
-    /// Processes that use the stack, with their pidfds.
-    processes: Vec<(i32, OwnedFd)>,
+    /// Processes that use the stack, with their numbers and their pidfds.
+    processes: Vec<(i32, u64, OwnedFd)>,
+    next_process: u64,
     /// Commands that the attendant's socket had no room for.
     commands: VecDeque<(Command, Option<File>)>,
+    /// Listeners that come back, or are closed, in the shared stack.
+    pub(super) stopping: HashMap<Key, Stopping>,
+    /// The ports of listeners that their programs have closed, while the attendant was asked for them.
+    pub(super) closed_early: HashMap<Key, u16>,
+    /// Addresses of connections that listeners of the shared stack leave alone.
+    pub(super) reserved: HashSet<(SocketAddr, SocketAddr)>,
+    /// A listener was in the stack: connections that the agent does not know may be there.
+    pub(super) has_listened: bool,
+    /// What the attendant said last of bytes that were not acknowledged; 0: there are none; `None`: it was asked.
+    pub(super) rest: Option<u64>,
+    last_rest: u64,
+    /// Peers have answered since this was looked at.
+    pub(super) progresses: bool,
+}
+
+/// A listener that comes back from the shared stack, or is closed there.
+#[derive(Debug)]
+pub struct Stopping {
+    /// Its handle there.
+    pub id: SocketId,
+    pub port: u16,
+    /// Where the attendant writes the states of its connections, while it was asked for them.
+    pub file: Option<File>,
+    /// Its program has closed it.
+    pub closes: bool,
 }
 
 impl Direct {
     /// Sends a command to the attendant, without waiting for it. Attack: a program that stops within its turn, so that
     /// the attendant waits.
-    fn send(&mut self, command: Command, file: Option<File>) {
+    pub(super) fn send(&mut self, command: Command, file: Option<File>) {
         self.commands.push_back((command, file));
         self.flush();
     }
@@ -63,26 +91,33 @@ impl Direct {
         }
     }
 
+    /// Takes what the attendant says of bytes that were not acknowledged.
+    fn note_rest(&mut self, rest: u64) {
+        self.progresses |= self.last_rest != rest;
+        (self.rest, self.last_rest) = (Some(rest), rest);
+    }
+
     /// Whether sending does not block.
     fn has_room(&self) -> bool {
         !local::ready(self.shared.attendant.as_fd(), PollFlags::OUT).is_empty()
     }
 
-    /// Registers a thread's process as one that uses the stack, unless there are too many.
-    fn register_process(&mut self, thread: i32, epoll: &OwnedFd) -> Result<(), Errno> {
+    /// Registers a thread's process as one that uses the stack, unless there are too many; its number.
+    pub(super) fn register_process(&mut self, thread: i32, epoll: &OwnedFd) -> Result<u64, Errno> {
         let status = std::fs::read_to_string(format!("/proc/{thread}/status")).map_err(|_| Errno::SRCH)?;
         let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
         let process = process.ok_or(Errno::SRCH)?;
-        if self.processes.iter().any(|(known, _)| *known == process) {
-            return Ok(());
+        if let Some((_, number, _)) = self.processes.iter().find(|(known, ..)| *known == process) {
+            return Ok(*number);
         }
         if self.processes.len() >= MAX_PROCESSES {
             return Err(Errno::USERS);
         }
         let end = pidfd_open(Pid::from_raw(process).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
         epoll::add(epoll, &end, epoll::EventData::new_u64(PROCESSES), epoll::EventFlags::IN)?;
-        self.processes.push((process, end));
-        Ok(())
+        self.next_process += 1;
+        self.processes.push((process, self.next_process, end));
+        Ok(self.next_process)
     }
 }
 
@@ -99,7 +134,20 @@ impl Agent {
     pub fn share(&mut self, shared: Shared) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(ATTENDANT);
         epoll::add(&self.epoll, &shared.attendant, data, epoll::EventFlags::IN)?;
-        self.direct = Some(Direct { shared, processes: Vec::new(), commands: VecDeque::new() });
+        self.has_shared = true;
+        self.direct = Some(Direct {
+            shared,
+            processes: Vec::new(),
+            next_process: 0,
+            commands: VecDeque::new(),
+            stopping: HashMap::new(),
+            closed_early: HashMap::new(),
+            reserved: HashSet::new(),
+            has_listened: false,
+            rest: Some(u64::MAX),
+            last_rest: 0,
+            progresses: false,
+        });
         Ok(())
     }
 
@@ -116,6 +164,9 @@ impl Agent {
         if matches!(call.number, sys::GETSOCKNAME | sys::GETPEERNAME) {
             return None;
         }
+        if let Some(reply) = self.answer_for_listener(call, key) {
+            return Some(reply);
+        }
         if self.table.stream(key)?.owner.is_agent() {
             return None;
         }
@@ -127,6 +178,11 @@ impl Agent {
     }
 
     fn answer_sharing_request(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        if listening::is_adoption(call) {
+            // It was begun by the same call.
+            let moves = self.table.stream(key).is_some_and(|stream| !stream.owner.is_agent());
+            return Ok(if moves { Reply::WaitForMove(key) } else { Reply::Value(0) });
+        }
         let direct = self.direct.as_mut().ok_or(Errno::NOPROTOOPT)?;
         match call.arguments[2] as i32 {
             name @ 0..DESCRIPTORS => {
@@ -143,12 +199,17 @@ impl Agent {
             }
             ENTER | ENTER_UNREAD => self.enter(call, key, socket),
             name @ (LEAVE | LEAVE_PASSED | LEAVE_UNSERVED | PAUSE) => self.leave(call, key, name),
+            SHARE => self.share_listener(call, key, socket),
+            UNSHARE => self.unshare_listener(call, key),
             _ => Err(Errno::NOPROTOOPT),
         }
     }
 
     /// Answers a program that asks for a connection to come back, or waits for that.
     fn leave(&mut self, call: &Call, key: Key, name: i32) -> Result<Reply, Errno> {
+        if matches!(self.table.get(key).map(|socket| &socket.kind), Some(Kind::Listening(_))) {
+            return Ok(self.leave_listener(key));
+        }
         let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
         stream.may_reenter = name == PAUSE;
         if stream.owner.is_agent() {
@@ -176,16 +237,23 @@ impl Agent {
             Owner::Agent => self.start_entering(call, key, socket),
             Owner::Entering(_) | Owner::Leaving(..) => Ok(Reply::WaitForMove(key)),
             Owner::Shared(id) => {
+                let direct = self.direct.as_mut().ok_or(Errno::NOPROTOOPT)?;
+                let process = direct.register_process(call.thread, &self.epoll)?;
                 self.report.entered(call.thread, call.arguments[0] as i32);
-                self.write_entry(call, id)
+                self.write_entry(call, id, process)
             }
             Owner::Returned => Err(Errno::OPNOTSUPP),
         }
     }
 
-    fn write_entry(&mut self, call: &Call, socket: SocketId) -> Result<Reply, Errno> {
+    pub(super) fn write_entry(
+        &mut self,
+        call: &Call,
+        socket: SocketId,
+        process: u64,
+    ) -> Result<Reply, Errno> {
         let lengths = self.direct.as_ref().ok_or(Errno::NOPROTOOPT)?.shared.lengths;
-        let entry = Entry { socket, lengths, clock: Clock::new() }.to_bytes();
+        let entry = Entry { socket, lengths, clock: Clock::new(), process }.to_bytes();
         self.trap.check_waiting(call.id)?;
         write_memory(call.thread, call.arguments[3], &entry)?;
         write_memory(call.thread, call.arguments[4], &(Entry::LEN as u32).to_ne_bytes())?;
@@ -232,7 +300,7 @@ impl Agent {
 
     /// Asks the attendant for a connection in the shared stack. One that is on its way there is asked for when it
     /// arrives.
-    fn request_return(&mut self, key: Key) {
+    pub(super) fn request_return(&mut self, key: Key) {
         let Some(stream) = self.table.stream(key) else { return };
         let Owner::Shared(id) = stream.owner else { return };
         // The file takes memory only for what is written.
@@ -243,7 +311,9 @@ impl Agent {
             return self.lose_connection(key);
         };
         stream.owner = Owner::Leaving(copy, Vec::new());
+        let (local, peer) = (stream.local, stream.peer);
         direct.send(Command::Leave { key: key.into(), socket: id.to_bits() }, Some(file));
+        self.keep_reserved(local, peer);
     }
 
     /// Handles what happened to the socket of a connection in the shared stack: its program has written to it, or
@@ -258,10 +328,11 @@ impl Agent {
         }
     }
 
-    /// Receives the attendant's answers.
+    /// Receives the attendant's answers. Attack: one that is taken over, and answers without an end.
     pub(super) fn receive_answers(&mut self) {
         let mut bytes = [0; Answer::LEN];
-        while let Some(direct) = &mut self.direct {
+        for _ in 0..super::EVENTS {
+            let Some(direct) = &mut self.direct else { return };
             let answer = match try_receive_with(&direct.shared.attendant, &mut bytes, 0) {
                 Ok(None) => return direct.flush(),
                 Ok(Some((len, _))) => Answer::from_bytes(&bytes[..len]),
@@ -270,6 +341,10 @@ impl Agent {
             match answer {
                 Some(Answer::Entered { key, socket }) => self.handle_entered(key.into(), socket),
                 Some(Answer::Left { key, len }) => self.handle_left(key.into(), len),
+                Some(Answer::Stopped { key, len, is_gone }) => {
+                    self.handle_stopped_listening(key.into(), len, is_gone);
+                }
+                Some(Answer::Drained(rest)) => direct.note_rest(rest),
                 // The attendant has ended: the shared stack is lost.
                 None => self.lose_shared(),
             }
@@ -277,7 +352,7 @@ impl Agent {
     }
 
     fn handle_entered(&mut self, key: Key, socket: Option<u64>) {
-        let Some(stream) = self.table.stream(key) else { return };
+        let Some(stream) = self.table.stream(key) else { return self.handle_listening(key, socket) };
         let Owner::Entering(state) = &mut stream.owner else { return };
         let state = std::mem::take(state);
         match socket {
@@ -287,7 +362,11 @@ impl Agent {
                 // The program may have closed the socket meanwhile.
                 self.handle_shared_activity(key);
             }
-            None => self.finish_return(key, Some(state), Vec::new()),
+            None => {
+                let tcp = stream.tcp;
+                self.finish_return(key, Some(state), Vec::new());
+                self.reserve_connection(tcp);
+            }
         }
     }
 
@@ -323,7 +402,7 @@ impl Agent {
     }
 
     /// Resets the peer and the program's socket of a connection that was lost with the shared stack.
-    fn lose_connection(&mut self, key: Key) {
+    pub(super) fn lose_connection(&mut self, key: Key) {
         let now = self.host.now();
         let Some(stream) = self.table.stream(key) else { return };
         stream.owner = Owner::Returned;
@@ -336,18 +415,29 @@ impl Agent {
 
     /// Gives up the shared stack, which is lost: the agent serves all connections from now on.
     fn lose_shared(&mut self) {
+        self.count_accepted();
         let Some(direct) = self.direct.take() else { return };
         if let Some(data) = direct.shared.files.get(DATA) {
             // Processes that use it see that it is lost, by this or by its lock.
             let _ = Files::withdraw(data);
         }
         direct.shared.switch.lose();
+        self.host.stack().divert_strays(false);
         self.report.lost();
         let keys: Vec<Key> = self.table.iter().map(|(key, _)| key).collect();
         for key in keys {
             if self.table.stream(key).is_some_and(|stream| !stream.owner.is_agent()) {
                 self.lose_connection(key);
             }
+        }
+        self.lose_listeners();
+    }
+
+    /// Reports how many connections programs have accepted in the shared stack.
+    pub(super) fn count_accepted(&mut self) {
+        let data = self.direct.as_ref().and_then(|direct| direct.shared.files.get(DATA));
+        if let Some(count) = data.and_then(|data| Files::accepted(data).ok()) {
+            self.report.accepted(count);
         }
     }
 
@@ -357,6 +447,13 @@ impl Agent {
             self.lose_shared();
         }
         while let Some(segment) = self.host.stack().next_diverted() {
+            if segment.is_stray() {
+                // The peer sends again what finds no room.
+                if let Some(direct) = self.direct.as_mut().filter(|direct| direct.commands.is_empty()) {
+                    direct.send(Command::Divert(segment.to_bytes()), None);
+                }
+                continue;
+            }
             let keys = self.table.keys_of(segment.socket());
             let Some(stream) = keys.first().copied().and_then(|key| self.table.stream(key)) else { continue };
             match &mut stream.owner {
@@ -377,16 +474,23 @@ impl Agent {
     /// Removes processes that have ended, and tells the attendant.
     pub(super) fn remove_ended_processes(&mut self) {
         let Some(direct) = &mut self.direct else { return };
-        let before = direct.processes.len();
-        direct.processes.retain(|(_, end)| local::ready(end.as_fd(), PollFlags::IN).is_empty());
-        if direct.processes.len() < before {
-            direct.send(Command::Ended, None);
+        let is_over = |end: &OwnedFd| !local::ready(end.as_fd(), PollFlags::IN).is_empty();
+        let (ended, others) =
+            std::mem::take(&mut direct.processes).into_iter().partition(|(_, _, end)| is_over(end));
+        direct.processes = others;
+        let ended: Vec<(i32, u64, OwnedFd)> = ended;
+        for (_, process, _) in ended {
+            if let Some(direct) = &mut self.direct {
+                direct.send(Command::Ended(process), None);
+            }
+            self.remove_from_listeners(process);
         }
     }
 
-    /// Whether commands wait to be sent to the attendant.
+    /// Whether commands wait to be sent to the attendant, or it is to be asked again for connections of a listener.
     pub(super) fn has_commands(&self) -> bool {
-        self.direct.as_ref().is_some_and(|direct| !direct.commands.is_empty())
+        let waits = |direct: &Direct| !direct.commands.is_empty() || !direct.stopping.is_empty();
+        self.direct.as_ref().is_some_and(waits)
     }
 
     pub(super) fn send_commands(&mut self) {

@@ -39,8 +39,7 @@ pub fn cookie(socket: BorrowedFd<'_>) -> Option<u64> {
 /// A stream socket that is not connected.
 pub fn stream(is_nonblocking: bool) -> Result<OwnedFd, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags(is_nonblocking), None)?;
-    // A smaller limit of the system holds back a writer earlier.
-    let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER);
+    set_send_buffer(socket.as_fd());
     Ok(socket)
 }
 
@@ -151,6 +150,20 @@ fn number_in_path(address: &SocketAddrUnix) -> Option<u64> {
 /// Whether a socket is a UNIX socket.
 pub fn is_unix(socket: BorrowedFd<'_>) -> bool {
     sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX)
+}
+
+/// Whether a socket is a UNIX stream socket that was never connected.
+pub fn is_unconnected(socket: BorrowedFd<'_>) -> bool {
+    is_unix(socket)
+        && sockopt::socket_type(socket) == Ok(SocketType::STREAM)
+        && sockopt::socket_acceptconn(socket) == Ok(false)
+        && matches!(getpeername(socket), Err(Errno::NOTCONN))
+}
+
+/// Gives a socket that a program has made the send buffer of ours.
+pub fn set_send_buffer(socket: BorrowedFd<'_>) {
+    // A smaller limit of the system holds back a writer earlier.
+    let _ = sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER);
 }
 
 /// Whether a socket is one that an agent has made, whichever it was: it listens or is connected by a name of

@@ -13,17 +13,20 @@ mod info;
 mod interface;
 mod interim;
 mod journal;
+mod listening;
 mod local;
 mod message;
 mod options;
 mod query;
 mod report;
+mod reserved;
 mod stream;
 mod table;
 
 pub use interim::Interim;
 pub use journal::Journal;
 pub use options::algorithm;
+pub use table::most_sockets;
 
 use calls::{Parked, UndeliveredResult};
 use direct::Direct;
@@ -169,6 +172,8 @@ pub struct Agent {
     queries: Option<Queries>,
     /// The stack that programs share, if there is one.
     direct: Option<Direct>,
+    /// There is one, or there was, and it is lost.
+    has_shared: bool,
     /// Until when peers of connections that were lost with the shared stack may answer, to be reset.
     resets_until: u64,
 }
@@ -229,6 +234,7 @@ impl Agent {
             report: Report::new(explain),
             queries: None,
             direct: None,
+            has_shared: false,
             resets_until: 0,
         })
     }
@@ -263,14 +269,17 @@ impl Agent {
         loop {
             let busy = self.turn()?;
             let now = self.host.now();
+            let progresses =
+                self.direct.as_mut().is_some_and(|direct| std::mem::take(&mut direct.progresses));
             if let Some(until) = until
-                && busy
+                && (busy || progresses)
             {
                 silent_until = (now + SILENCE_TIMEOUT).min(until);
             }
             if until.is_some() && (now >= silent_until || self.is_drained()) {
                 self.host.poll()?;
                 self.wait_until_sent();
+                self.count_accepted();
                 self.report.close();
                 return Ok(());
             }
@@ -440,6 +449,8 @@ impl Agent {
                 self.deliver_connections(id);
             }
             self.send_commands();
+            self.free_reserved();
+            self.ask_for_connections();
         }
         if !looks && !self.parked.iter().any(is_over) {
             return;
@@ -462,6 +473,7 @@ impl Agent {
         let ids = match socket.kind {
             Kind::Listening(listening) => {
                 self.names.remove(&listening.path);
+                self.close_shared(key, &listening.sharing, socket.local.map_or(0, |local| local.port()));
                 listening.listeners
             }
             Kind::Stream(stream) => vec![stream.tcp],
@@ -501,5 +513,6 @@ impl Agent {
         self.host.now() >= self.resets_until
             && self.host.stack().is_drained()
             && !self.table.iter().any(|(_, socket)| is_stream(socket))
+            && self.is_shared_drained()
     }
 }

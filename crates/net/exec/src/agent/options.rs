@@ -144,6 +144,11 @@ impl OptionValues {
         OptionValues(set.map(|(_, option)| (*option, 1_i32.to_ne_bytes().to_vec())).collect())
     }
 
+    /// Those of a connection whose listener is gone: it does not keep others from its port.
+    pub fn of_accepted() -> OptionValues {
+        OptionValues([(SO_REUSEADDR, 1_i32.to_ne_bytes().to_vec())].into())
+    }
+
     /// `SO_LINGER` with no time: a close resets.
     pub fn resets_at_close(&self) -> bool {
         self.0

@@ -32,6 +32,7 @@ pub struct Report {
     pumped: u64,
     refused: u64,
     entered: u64,
+    accepted: u64,
     is_lost: bool,
     unserved: BTreeMap<(i32, i32), u64>,
 }
@@ -73,6 +74,24 @@ impl Report {
         self.tell(thread, &format!("socket {number}: direct"));
     }
 
+    /// A listening socket whose connections are accepted in the shared stack.
+    pub fn shared(&mut self, thread: i32, number: i32) {
+        self.tell(
+            thread,
+            &format!("socket {number}: listens in the shared stack; what it accepts is direct"),
+        );
+    }
+
+    /// A connection that was accepted in the shared stack, and moves to the agent.
+    pub fn adopted(&mut self, thread: i32, number: i32) {
+        self.tell(thread, &format!("socket {number}: accepted as direct, now pumped by the agent"));
+    }
+
+    /// So many connections were accepted in the shared stack.
+    pub fn accepted(&mut self, count: u64) {
+        self.accepted = count;
+    }
+
     /// A connection that comes back from the shared stack.
     pub fn returned(&mut self, thread: i32, number: i32, why: &str) {
         self.tell(thread, &format!("socket {number}: pumped again, {why}"));
@@ -106,6 +125,9 @@ impl Report {
         let mut text = format!("{} sockets pumped, {} refused", self.pumped, self.refused);
         if self.entered > 0 {
             text += &format!("; {} connections used the shared stack", self.entered);
+        }
+        if self.accepted > 0 {
+            text += &format!("; {} connections were accepted in the shared stack", self.accepted);
         }
         if self.is_lost {
             text += "; the shared stack was lost; its connections were reset";

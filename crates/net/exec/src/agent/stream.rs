@@ -210,6 +210,7 @@ impl Agent {
         };
         self.table.add_stack_socket(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
+        self.reserve_connection(tcp);
         if local::is_nonblocking(socket.as_fd()) {
             self.attach_or_reset(key, socket)?;
             return Err(Errno::INPROGRESS);
@@ -232,7 +233,7 @@ impl Agent {
     }
 
     /// Connects a program's socket with an end of ours. Until the connection is established, it is not writable.
-    fn attach(&mut self, key: Key, socket: &OwnedFd) -> Result<(), Errno> {
+    pub(super) fn attach(&mut self, key: Key, socket: &OwnedFd) -> Result<(), Errno> {
         let agent_socket = self.connector.join(socket.as_fd())?;
         let is_established = self.table.stream(key).ok_or(Errno::BADF)?.is_established;
         let filled = if is_established {
@@ -276,6 +277,9 @@ impl Agent {
                 return Err(Errno::ADDRINUSE);
             }
         }
+        if self.is_closing(local.port()) {
+            return Ok(Reply::WaitForMove(key));
+        }
         let own = self.table.get(key).ok_or(Errno::BADF)?;
         let addresses = own.options.addresses(local, v6);
         let options = own.options.socket_options();
@@ -290,7 +294,7 @@ impl Agent {
         let flags = journal::flags(v6, &own.options);
         let record =
             self.journal.record_listener(&ListenerEntry { path: path.number, local, backlog, flags });
-        own.kind = Kind::Listening(Listening { path, listeners, record });
+        own.kind = Kind::Listening(Listening::new(path, listeners, record, backlog));
         Ok(Reply::Value(0))
     }
 
@@ -347,91 +351,6 @@ impl Agent {
                 let _ = self.host.stack().close(now, *id);
             }
         }
-    }
-
-    /// Puts the connections of a listener into the listen queues of the programs' sockets.
-    pub(super) fn deliver_connections(&mut self, id: SocketId) {
-        while self.host.stack().has_connections(id) {
-            if self.table.is_full() {
-                // The connection waits until another socket is closed.
-                self.stalled.insert(id);
-                return;
-            }
-            let Some(key) = self.table.keys_of(id).first().copied() else { return };
-            let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else {
-                return;
-            };
-            let path = &listening.path.address;
-            let offered = self
-                .names
-                .next_client()
-                .and_then(|(number, own)| Ok((number, local::connect_to_listener(&own, path)?)));
-            match offered {
-                Ok((number, agent_socket)) => {
-                    // If this fails, the connection is reset.
-                    let _ = self.deliver_connection(id, key, number, agent_socket);
-                    self.wake(key);
-                }
-                // All programs that had the socket have closed it.
-                Err(Errno::CONNREFUSED) => self.close(key),
-                // The queue is full, or there are no descriptors. Who accepts makes room.
-                Err(_) => {
-                    self.stalled.insert(id);
-                    return;
-                }
-            }
-            self.table.rotate_keys(id);
-        }
-    }
-
-    fn deliver_connection(
-        &mut self,
-        id: SocketId,
-        listener: Key,
-        name: u64,
-        agent_socket: OwnedFd,
-    ) -> Result<(), Errno> {
-        let accepted = self.host.stack().accept(id).map_err(errno)?.socket;
-        let (local, peer) = self.host.stack().addresses(accepted).map_err(errno)?;
-        let of = self.table.get(listener).ok_or(Errno::BADF)?;
-        let stream = Stream {
-            tcp: accepted,
-            end: Some(AgentEnd::new(agent_socket)?),
-            local,
-            peer,
-            filler_bytes: 0,
-            is_established: true,
-            is_connect_reported: true,
-            is_write_shut: false,
-            is_eof_delivered: false,
-            is_send_blocked: false,
-            is_receive_blocked: false,
-            owner: Owner::Agent,
-            may_reenter: false,
-        };
-        let key = self.table.add(Socket {
-            cookie: 0,
-            watch: None,
-            v6: of.v6,
-            pending_client: None,
-            local: Some(local),
-            options: of.options.clone(),
-            error: None,
-            kind: Kind::Stream(Box::new(stream)),
-        });
-        let Ok(key) = key else {
-            let now = self.host.now();
-            return self.host.stack().abort(now, accepted).map_err(errno);
-        };
-        self.table.set_pending(name, key);
-        self.table.add_stack_socket(accepted, key);
-        if let Some(Kind::Stream(stream)) = self.table.get(key).map(|socket| &socket.kind)
-            && let Some(end) = &stream.end
-        {
-            self.observe(end.as_fd(), key, OBSERVED)?;
-        }
-        self.handle_stream_activity(key, Activity::Any);
-        Ok(())
     }
 
     /// `accept` and `accept4`.

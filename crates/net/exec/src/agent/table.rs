@@ -86,6 +86,54 @@ pub struct Listening {
     pub listeners: Vec<SocketId>,
     /// What the next agent knows of it.
     pub record: Option<Record>,
+    pub backlog: i32,
+    pub sharing: Sharing,
+    /// The numbers of the processes that have asked for it to be shared.
+    pub askers: Vec<u64>,
+    /// One of them was told to ask again, and waits for the socket itself until then.
+    pub has_deferred: bool,
+    /// A connection came to the socket itself while the attendant was asked.
+    pub has_own: bool,
+}
+
+impl Listening {
+    /// One that the agent alone serves.
+    pub fn new(
+        path: ListenPath,
+        listeners: Vec<SocketId>,
+        record: Option<Record>,
+        backlog: i32,
+    ) -> Listening {
+        let (sharing, askers) = (Sharing::No, Vec::new());
+        Listening { path, listeners, record, backlog, sharing, askers, has_deferred: false, has_own: false }
+    }
+}
+
+/// Whether the shared stack takes a listener's connections.
+#[derive(Debug, Default)]
+pub enum Sharing {
+    #[default]
+    No,
+    /// The attendant was asked for it.
+    Begins,
+    /// The listener has this handle in the shared stack, and these processes accept.
+    Shared(SocketId, Vec<u64>),
+    /// The listener is on its way back; whether it may be shared again.
+    Ends(bool),
+    /// No, for good.
+    Never,
+}
+
+impl Sharing {
+    /// Whether the shared stack takes connections, or may.
+    pub fn is_there(&self) -> bool {
+        !matches!(self, Sharing::No | Sharing::Never)
+    }
+
+    /// Whether it is not about to change.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, Sharing::Begins | Sharing::Ends(..))
+    }
 }
 
 /// A TCP connection.
@@ -174,14 +222,19 @@ pub struct Table {
     ended: VecDeque<Key>,
 }
 
+/// Most sockets that a process with that many descriptors can serve, of which its network needs `network`.
+pub fn most_sockets(descriptors: Option<u64>, network: usize) -> usize {
+    let most = descriptors.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    most.saturating_sub(RESERVED_DESCRIPTORS + network).min(MAX_SOCKETS)
+}
+
 impl Table {
     /// A table of as many sockets as a process with that many descriptors can serve, of which its network needs
     /// `network`. What it needs besides must be left: a call whose socket can't be looked at would be left to the
     /// kernel.
     pub fn new(descriptors: Option<u64>, network: usize) -> Table {
-        let most = descriptors.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         Table {
-            capacity: most.saturating_sub(RESERVED_DESCRIPTORS + network).min(MAX_SOCKETS),
+            capacity: most_sockets(descriptors, network),
             slots: Vec::new(),
             free: Vec::new(),
             by_cookie: HashMap::new(),

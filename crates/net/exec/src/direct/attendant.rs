@@ -6,15 +6,20 @@
 //! Attack: a program that corrupts the shared memory may take over this process. It has the rights of the program's
 //! socket calls only: no files, no other sockets, no other processes (`confine_data`).
 
-use ringway_direct::{Files, Image, Member, Notifiers, RingPeer};
-use ringway_host::{Clock, HostError, confine_data, random, receive_with, send_with, spawn};
+use ringway_direct::{
+    ADDRESS, ADDRESSES, Files, Image, Member, Notifiers, RingPeer, address_bytes, address_of,
+    addresses_bytes, addresses_of,
+};
+use ringway_host::{Clock, HostError, LockError, confine_data, random, receive_with, send_with, spawn};
 use ringway_netstack::{Diverted, SocketId};
 use std::error::Error;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Longest message: a segment, and what says so.
 const LONGEST: usize = 80 << 10;
@@ -22,6 +27,13 @@ const LONGEST: usize = 80 << 10;
 const DESCRIPTORS: usize = ringway_direct::requests::DESCRIPTORS as usize;
 /// Longest state of a connection. Attack: an attendant that is taken over, and says that it is longer.
 pub const LONGEST_STATE: u64 = 1 << 28;
+
+/// Most connections that come back with a listener at once. Attack: an attendant that is taken over, and says that
+/// there are more.
+const MOST_STATES: usize = 4096;
+/// How long it waits at once for peers' acknowledgments, and how often it looks.
+const DRAIN_WAIT: Duration = Duration::from_millis(20);
+const DRAIN_CHECK: Duration = Duration::from_millis(1);
 
 /// The first message to the attendant, with the descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +49,23 @@ pub enum Command {
     Enter { key: u64, len: u64 },
     /// Lets a connection go, and writes its state to the descriptor's file.
     Leave { key: u64, socket: u64 },
-    /// A segment for a connection that has entered.
+    /// A segment for a connection that has entered, or for none that the agent knows.
     Divert(Vec<u8>),
-    /// A process that shared the stack has ended.
-    Ended,
+    /// The process with this number, which shared the stack, has ended.
+    Ended(u64),
+    /// Listens at an address.
+    Listen { key: u64, address: SocketAddr, backlog: u64 },
+    /// Lets a listener take no more connections, and writes the states of those that it has to the descriptor's file,
+    /// each after its length. To be repeated until the listener is gone: others may have begun.
+    StopListening { key: u64, socket: u64 },
+    /// Closes a listener, and its connections.
+    CloseListener { key: u64, socket: u64 },
+    /// Says whether peers have acknowledged all.
+    Drain,
+    /// The agent has a connection with this local and this remote address, which listeners are to leave alone.
+    Reserve(SocketAddr, SocketAddr),
+    /// It has it no more.
+    Unreserve(SocketAddr, SocketAddr),
 }
 
 /// What the attendant answers.
@@ -50,6 +75,10 @@ pub enum Answer {
     Entered { key: u64, socket: Option<u64> },
     /// Its state has so many bytes.
     Left { key: u64, len: u64 },
+    /// A listener takes no more connections; the states of those that it had have so many bytes.
+    Stopped { key: u64, len: u64, is_gone: bool },
+    /// As [`Locked::undrained`](ringway_direct::Locked::undrained).
+    Drained(u64),
 }
 
 /// Numbers as bytes, and what follows.
@@ -84,7 +113,15 @@ impl Command {
             Command::Enter { key, len } => message([1, *key, *len], &[]),
             Command::Leave { key, socket } => message([2, *key, *socket], &[]),
             Command::Divert(bytes) => message([3, 0, 0], bytes),
-            Command::Ended => message([4, 0, 0], &[]),
+            Command::Ended(process) => message([4, *process, 0], &[]),
+            Command::Listen { key, address, backlog } => {
+                message([5, *key, *backlog], &address_bytes(*address))
+            }
+            Command::StopListening { key, socket } => message([6, *key, *socket], &[]),
+            Command::CloseListener { key, socket } => message([7, *key, *socket], &[]),
+            Command::Drain => message([8, 0, 0], &[]),
+            Command::Reserve(local, remote) => message([9, 0, 0], &addresses_bytes(*local, *remote)),
+            Command::Unreserve(local, remote) => message([10, 0, 0], &addresses_bytes(*local, *remote)),
         }
     }
 
@@ -94,7 +131,19 @@ impl Command {
             1 => Some(Command::Enter { key, len: value }),
             2 => Some(Command::Leave { key, socket: value }),
             3 => Some(Command::Divert(rest.to_vec())),
-            4 => Some(Command::Ended),
+            4 => Some(Command::Ended(key)),
+            5 => {
+                let address = address_of(rest.first_chunk::<ADDRESS>()?)?;
+                Some(Command::Listen { key, address, backlog: value })
+            }
+            6 => Some(Command::StopListening { key, socket: value }),
+            7 => Some(Command::CloseListener { key, socket: value }),
+            8 => Some(Command::Drain),
+            9 | 10 => {
+                let (local, remote) = addresses_of(rest.first_chunk::<ADDRESSES>()?)?;
+                let (kept, freed) = (Command::Reserve(local, remote), Command::Unreserve(local, remote));
+                Some(if kind == 9 { kept } else { freed })
+            }
             _ => None,
         }
     }
@@ -109,6 +158,8 @@ impl Answer {
             Answer::Entered { key, socket: Some(socket) } => message([1, key, socket], &[]),
             Answer::Entered { key, socket: None } => message([2, key, 0], &[]),
             Answer::Left { key, len } => message([3, key, len], &[]),
+            Answer::Drained(rest) => message([4, 0, rest], &[]),
+            Answer::Stopped { key, len, is_gone } => message([if is_gone { 5 } else { 6 }, key, len], &[]),
         }
     }
 
@@ -119,6 +170,8 @@ impl Answer {
             1 => Some(Answer::Entered { key, socket: Some(value) }),
             2 => Some(Answer::Entered { key, socket: None }),
             3 => Some(Answer::Left { key, len: value }),
+            4 => Some(Answer::Drained(value)),
+            5 | 6 => Some(Answer::Stopped { key, len: value, is_gone: kind == 5 }),
             _ => None,
         }
     }
@@ -164,7 +217,8 @@ fn serve(socket: &OwnedFd) -> Result<(), Box<dyn Error>> {
     loop {
         let (bytes, descriptors) = receive(socket, 1)?;
         if bytes.is_empty() {
-            // The agent has ended.
+            // The agent has ended, and with it the network.
+            member.withdraw();
             return Ok(());
         }
         let command = Command::from_bytes(&bytes).ok_or("no command")?;
@@ -184,22 +238,89 @@ fn obey(member: &Member, command: Command, file: Option<File>) -> Result<Option<
             Ok(Some(Answer::Entered { key, socket: entered.ok().map(SocketId::to_bits) }))
         }
         Command::Leave { key, socket } => {
+            let id = SocketId::from_bits(socket);
             // Without a state, the agent resets the peer.
-            let state = member.detach(SocketId::from_bits(socket))?.unwrap_or_default();
+            let state = member.detach(id)?.unwrap_or_default();
+            if state.is_empty() {
+                // It may be gone already.
+                let _ = member.turn(|locked, now| locked.close(now, id))?;
+            }
             file.ok_or("no file")?.write_all_at(&state, 0)?;
             Ok(Some(Answer::Left { key, len: state.len() as u64 }))
         }
         Command::Divert(bytes) => {
             let diverted = Diverted::from_bytes(&bytes).ok_or("no segment")?;
-            // One of a connection that has left is lost.
+            // One of a connection that has left is lost; the peer sends it again.
             member.turn(|locked, now| locked.receive_diverted(now, &diverted))?;
             Ok(None)
         }
-        Command::Ended => {
+        Command::Ended(process) => {
             member.handle_process_end()?;
+            member.turn(|locked, now| ((), locked.end_process(now, process)))?;
             Ok(None)
         }
+        Command::Listen { key, address, backlog } => {
+            let listener = member.turn(|locked, now| locked.listen(now, address, backlog as usize))?;
+            Ok(Some(Answer::Entered { key, socket: listener.ok().map(SocketId::to_bits) }))
+        }
+        Command::StopListening { key, socket } => {
+            let most = LONGEST_STATE as usize - 8 * MOST_STATES;
+            let (states, is_gone) = member.stop_listener(SocketId::from_bits(socket), MOST_STATES, most)?;
+            let (file, mut len) = (file.ok_or("no file")?, 0);
+            for state in &states {
+                file.write_all_at(&(state.len() as u64).to_le_bytes(), len)?;
+                file.write_all_at(state, len + 8)?;
+                len += 8 + state.len() as u64;
+            }
+            Ok(Some(Answer::Stopped { key, len, is_gone }))
+        }
+        Command::CloseListener { key, socket } => {
+            // It may be closed already.
+            let _ = member.turn(|locked, now| locked.close(now, SocketId::from_bits(socket)))?;
+            Ok(Some(Answer::Stopped { key, len: 0, is_gone: true }))
+        }
+        Command::Reserve(local, remote) => {
+            // It may be here, in TIME-WAIT for its program.
+            let _ = member.turn(|locked, now| locked.reserve(now, (local, remote)))?;
+            Ok(None)
+        }
+        Command::Unreserve(local, remote) => {
+            member.turn(|locked, now| ((), locked.unreserve(now, (local, remote))))?;
+            Ok(None)
+        }
+        Command::Drain => Ok(Some(Answer::Drained(drain(member)?))),
     }
+}
+
+/// Waits a little until peers have acknowledged all; as [`Answer::Drained`].
+fn drain(member: &Member) -> Result<u64, LockError> {
+    let until = member.now() + DRAIN_WAIT.as_nanos() as u64;
+    loop {
+        let rest = member.turn(|locked, now| {
+            let ran = locked.run(now);
+            let (rest, turn) = locked.undrained(now);
+            (rest, ran.merge(turn))
+        })?;
+        if rest == 0 || member.now() > until {
+            return Ok(rest);
+        }
+        std::thread::sleep(DRAIN_CHECK);
+    }
+}
+
+/// The states that a listener's connections had, of the file of [`Command::StopListening`]. Attack: an attendant that
+/// is taken over, and wrote anything.
+pub fn states(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut states = Vec::new();
+    while states.len() < MOST_STATES
+        && let Some((len, rest)) = bytes.split_first_chunk::<8>()
+    {
+        let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        let Some((state, rest)) = rest.split_at_checked(len) else { break };
+        states.push(state);
+        bytes = rest;
+    }
+    states
 }
 
 #[cfg(test)]
@@ -214,19 +335,44 @@ mod tests {
             Command::Enter { key: 1 << 40, len: 3 },
             Command::Leave { key: 2, socket: u64::MAX },
             Command::Divert(vec![9; 100]),
-            Command::Ended,
+            Command::Ended(8),
+            Command::Listen { key: 7, address: "10.0.0.1:80".parse().unwrap(), backlog: 511 },
+            Command::Listen { key: 7, address: "[fd00::1]:80".parse().unwrap(), backlog: 1 },
+            Command::StopListening { key: 1, socket: 1 << 40 },
+            Command::CloseListener { key: 3, socket: 1 << 40 },
+            Command::Drain,
+            Command::Reserve("10.0.0.1:80".parse().unwrap(), "10.0.0.2:1000".parse().unwrap()),
+            Command::Unreserve("[fd00::1]:80".parse().unwrap(), "[fd00::2]:9".parse().unwrap()),
         ];
         for command in commands {
             assert_eq!(Command::from_bytes(&command.to_bytes()), Some(command));
         }
         let entered = |socket| Answer::Entered { key: 5, socket };
-        for answer in [entered(Some(0)), entered(None), Answer::Left { key: 5, len: 6 }] {
+        let left = Answer::Left { key: 5, len: 6 };
+        let [gone, stays] = [true, false].map(|is_gone| Answer::Stopped { key: 5, len: 6, is_gone });
+        for answer in [entered(Some(0)), entered(None), left, gone, stays, Answer::Drained(9)] {
             let bytes = answer.to_bytes();
             assert_eq!((bytes.len(), Answer::from_bytes(&bytes)), (Answer::LEN, Some(answer)));
             assert_eq!(Answer::from_bytes(&bytes[1..]), None);
             assert_eq!(Answer::from_bytes(&[&bytes[..], b"x"].concat()), None);
         }
-        assert_eq!(Answer::from_bytes(&message([4, 0, 0], &[])), None);
-        assert_eq!(Command::from_bytes(&message([9, 0, 0], &[])), None);
+        assert_eq!(Answer::from_bytes(&message([7, 0, 0], &[])), None);
+        assert_eq!(Command::from_bytes(&message([9, 0, 0], &[4; 37])), None);
+        assert_eq!(Command::from_bytes(&message([11, 0, 0], &[4; 38])), None);
+        assert_eq!(Command::from_bytes(&message([5, 0, 0], &[4; 18])), None);
+    }
+
+    #[test]
+    fn states_of_a_listener_are_those_whose_bytes_are_there() {
+        let mut bytes = Vec::new();
+        for state in [&b"one"[..], b"", b"three"] {
+            bytes.extend((state.len() as u64).to_le_bytes());
+            bytes.extend(state);
+        }
+        assert_eq!(states(&bytes), [&b"one"[..], b"", b"three"]);
+        assert_eq!(states(&bytes[..bytes.len() - 1]), [&b"one"[..], b""]);
+        bytes.extend(u64::MAX.to_le_bytes());
+        assert_eq!(states(&bytes).len(), 3);
+        assert_eq!(states(&vec![0; 8 * (MOST_STATES + 1)]).len(), MOST_STATES);
     }
 }

@@ -20,12 +20,15 @@
 pub(crate) mod attendant;
 pub(crate) mod device;
 
+use crate::agent::most_sockets;
 use crate::direct::attendant::Begin;
 use device::{Ends, Switch};
-use ringway_direct::Files;
+use ringway_direct::{Files, bounded_settings};
 use ringway_frame::Needs;
 use ringway_host::{EventFd, HostError, send_with};
-use ringway_sockets::{DeviceError, LentRing};
+use ringway_netstack::Settings;
+use ringway_sockets::{DeviceError, Host, LentRing};
+use rustix::process::{Resource, getrlimit};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -33,6 +36,19 @@ use std::sync::Arc;
 const MEMORY: usize = 1 << 30;
 /// Notifiers of the shared stack (see [`ringway_direct::Notifiers`]).
 const NOTIFIERS: usize = 5;
+
+/// The configuration of the shared stack: that of the agent's, with connections that fit into its memory, and of which
+/// the agent can have each.
+pub fn configuration(host: &mut Host) -> Vec<u8> {
+    let stack = host.stack();
+    let settings = stack.settings().clone();
+    let bounded = bounded_settings(&settings, MEMORY);
+    let most = most_sockets(getrlimit(Resource::Nofile).current, 0);
+    stack.set_settings(Settings { max_sockets: bounded.max_sockets.min(most), ..bounded });
+    let configuration = stack.configuration();
+    stack.set_settings(settings);
+    configuration
+}
 
 /// The shared stack, as the agent has it.
 #[derive(Debug)]

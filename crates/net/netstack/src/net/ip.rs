@@ -50,13 +50,13 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// A whole IPv4 packet of which the last `rest` bytes are elsewhere.
-    pub(crate) fn head_v4(bytes: &'a [u8], rest: usize) -> Option<Packet<'a>> {
+    /// A whole IPv4 packet of which the last `rest` bytes are elsewhere. `padded`: there may be bytes after the packet.
+    pub(crate) fn head_v4(bytes: &'a [u8], rest: usize, padded: bool) -> Option<Packet<'a>> {
         let packet = ipv4::Packet::parse(bytes)?;
         let ip = packet.header;
-        // No byte after the packet: else the last ones are padding.
-        let exact = usize::from(ip.total_length.get()) == bytes.len() + rest;
-        (exact && !ip.is_fragment() && ip.is_checksum_valid(packet.options)).then(|| Packet {
+        let (len, there) = (usize::from(ip.total_length.get()), bytes.len() + rest);
+        let fits = len == there || padded && len < there;
+        (fits && !ip.is_fragment() && ip.is_checksum_valid(packet.options)).then(|| Packet {
             source: ip.source_addr().into(),
             destination: ip.destination_addr().into(),
             protocol: ip.protocol,
@@ -68,12 +68,14 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// A whole IPv6 packet without extension headers, of which the last `rest` bytes are elsewhere.
-    pub(crate) fn head_v6(bytes: &'a [u8], rest: usize) -> Option<Packet<'a>> {
+    /// A whole IPv6 packet without extension headers, of which the last `rest` bytes are elsewhere. `padded`: as for
+    /// [`Packet::head_v4`].
+    pub(crate) fn head_v6(bytes: &'a [u8], rest: usize, padded: bool) -> Option<Packet<'a>> {
         let packet = ipv6::Packet::parse(bytes)?;
         let ip = packet.header;
-        let exact = ipv6::HEADER_LEN + usize::from(ip.payload_length.get()) == bytes.len() + rest;
-        (exact && ip.next_header.has_ports()).then(|| Packet {
+        let (len, there) = (ipv6::HEADER_LEN + usize::from(ip.payload_length.get()), bytes.len() + rest);
+        let fits = len == there || padded && len < there;
+        (fits && ip.next_header.has_ports()).then(|| Packet {
             source: ip.source_addr().into(),
             destination: ip.destination_addr().into(),
             protocol: ip.next_header,

@@ -36,6 +36,12 @@ impl Stack {
         )
     }
 
+    /// Whether a segment with these numbers acknowledges a cookie of a listener.
+    pub(super) fn acknowledges_cookie(&self, listener: u32, tuple: &Tuple, (seq, ack): (u32, u32)) -> bool {
+        let is_expected = self.listener(listener).is_some_and(|listener| listener.cookies_until > self.now);
+        is_expected && self.read_cookie(tuple, seq.wrapping_sub(1), ack.wrapping_sub(1)).is_some()
+    }
+
     /// Answers a SYN and stores nothing.
     pub(super) fn send_cookie(&mut self, listener: u32, tuple: Tuple, segment: &Segment<'_>) {
         let announced = segment.options.mss.unwrap_or(crate::connection::DEFAULT_MSS);

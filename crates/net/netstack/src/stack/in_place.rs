@@ -107,7 +107,7 @@ impl Stack {
             return None;
         }
         let rest = rest.iter().map(|span| span.len()).sum();
-        let (packet, tcp, index) = self.segment_of(interface, head, rest)?;
+        let (packet, tcp, index) = self.segment_of(interface, (head, rest), false)?;
         let Some(Socket::Tcp(connection)) = &self.slots.get(index as usize)?.socket else { return None };
         let plain = ![Flags::SYN, Flags::RST].into_iter().any(|flag| tcp.flags.has(flag));
         (plain && connection.is_synchronized()).then_some((packet, index))

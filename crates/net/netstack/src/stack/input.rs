@@ -299,23 +299,9 @@ impl Stack {
     /// `rest`: the bytes of the packet after those of its payload.
     pub(super) fn tcp(&mut self, interface: usize, packet: &Packet<'_>, rest: &[Span<'_>]) {
         self.statistics.segments_in += 1;
-        let Some((tcp, options, payload)) = Tcp::parse(packet.payload) else {
+        let Some((tuple, segment)) = parse_segment(packet, rest) else {
             self.statistics.bad_header += 1;
             return;
-        };
-        let tuple = Tuple {
-            local: SocketAddr::new(packet.destination, tcp.destination_port.get()),
-            remote: SocketAddr::new(packet.source, tcp.source_port.get()),
-        };
-        let segment = Segment {
-            seq: tcp.sequence_number.get(),
-            ack: tcp.acknowledgment_number.get(),
-            flags: tcp.flags,
-            window: tcp.window.get(),
-            options: Options::parse(options),
-            payload: Payload::new(payload, rest),
-            ect: packet.tos & 3 != 0,
-            ce: packet.tos & 3 == CE,
         };
         if let Some(index) = self.demux.find(&tuple) {
             if self.divert(index, packet, rest, None) {
@@ -326,6 +312,9 @@ impl Stack {
             } else {
                 return self.segment(interface, index, tuple, &segment);
             }
+        }
+        if self.is_diverted_stray(interface, (packet, rest), &tuple, &segment) {
+            return;
         }
         match self.find_listener(tuple.local) {
             Some(listener) => self.segment_for_listener(listener, tuple, &segment),
@@ -339,7 +328,7 @@ impl Stack {
     }
 
     /// Whether a SYN begins a new connection of a socket in TIME-WAIT (RFC 9293, 3.6.1; RFC 6191).
-    fn is_reused(&self, index: u32, segment: &Segment<'_>) -> bool {
+    pub(super) fn is_reused(&self, index: u32, segment: &Segment<'_>) -> bool {
         let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return false };
         connection.state == State::TimeWait
             && segment.flags.has(Flags::SYN)
@@ -420,6 +409,26 @@ impl Stack {
         let any = |ip: IpAddr| ip.is_ipv4() == local.is_ipv4() && (ip.is_unspecified() || group);
         exact.or_else(|| list.iter().copied().find(|&index| of(index).is_some_and(any)))
     }
+}
+
+/// The segment in a packet of TCP, whose last bytes are in `rest`, and its addresses.
+pub(super) fn parse_segment<'a>(packet: &Packet<'a>, rest: &'a [Span<'a>]) -> Option<(Tuple, Segment<'a>)> {
+    let (tcp, options, payload) = Tcp::parse(packet.payload)?;
+    let tuple = Tuple {
+        local: SocketAddr::new(packet.destination, tcp.destination_port.get()),
+        remote: SocketAddr::new(packet.source, tcp.source_port.get()),
+    };
+    let segment = Segment {
+        seq: tcp.sequence_number.get(),
+        ack: tcp.acknowledgment_number.get(),
+        flags: tcp.flags,
+        window: tcp.window.get(),
+        options: Options::parse(options),
+        payload: Payload::new(payload, rest),
+        ect: packet.tos & 3 != 0,
+        ce: packet.tos & 3 == CE,
+    };
+    Some((tuple, segment))
 }
 
 /// The headers of a packet that is answered, exchanged.

@@ -1,6 +1,6 @@
 //! Listeners: SYNs and the queue of connections to accept.
 
-use super::{Socket, Stack};
+use super::{Socket, SocketError, SocketId, Stack};
 use crate::congestion::Algorithm;
 use crate::connection::{Connection, Segment, context};
 use crate::demux::Tuple;
@@ -24,6 +24,8 @@ pub(crate) struct Listener {
     embryos: usize,
     /// Until when a cookie may come back.
     pub cookies_until: u64,
+    /// Whether [`Stack::is_for_listener`] gives it new connections.
+    pub admits: bool,
     /// `TCP_FASTOPEN`.
     pub fast_open: bool,
     /// `TCP_FASTOPEN_KEY`, instead of the stack's.
@@ -44,6 +46,7 @@ impl Listener {
             queue,
             embryos: 0,
             cookies_until: 0,
+            admits: true,
             fast_open: false,
             fast_open_key: None,
             options,
@@ -70,6 +73,13 @@ impl Stack {
         let exact = list.iter().copied().find(|&index| of(index) == Some(local.ip()));
         let any = |ip: core::net::IpAddr| ip.is_unspecified() && ip.is_ipv4() == local.is_ipv4();
         exact.or_else(|| list.iter().copied().find(|&index| of(index).is_some_and(any)))
+    }
+
+    pub(super) fn listener(&self, index: u32) -> Option<&Listener> {
+        match &self.slots.get(index as usize)?.socket {
+            Some(Socket::Listener(listener)) => Some(listener),
+            _ => None,
+        }
     }
 
     pub(super) fn listener_mut(&mut self, index: u32) -> Option<&mut Listener> {
@@ -122,6 +132,50 @@ impl Stack {
             Connection::accept(&opening, self.now, &self.settings, segment.seq, &segment.options, ecn);
         self.open_fast(index, &mut connection, segment);
         self.add_embryo(index, tuple, connection);
+    }
+
+    /// How many connections of a listener are in SYN-RECEIVED.
+    ///
+    /// # Errors
+    /// If the socket is no listener.
+    pub fn half_open(&self, listener: SocketId) -> Result<usize, SocketError> {
+        match self.socket(listener)? {
+            Socket::Listener(listener) => Ok(listener.embryos),
+            _ => Err(SocketError::BadSocket),
+        }
+    }
+
+    /// Whether a listener takes connections, or was [told](Stack::stop_admitting) to take no more.
+    ///
+    /// # Errors
+    /// If the socket is no listener.
+    pub fn is_admitting(&self, listener: SocketId) -> Result<bool, SocketError> {
+        match self.socket(listener)? {
+            Socket::Listener(listener) => Ok(listener.admits),
+            _ => Err(SocketError::BadSocket),
+        }
+    }
+
+    /// Whether cookies of a listener may still come back.
+    ///
+    /// # Errors
+    /// If the socket is no listener.
+    pub fn expects_cookies(&self, listener: SocketId) -> Result<bool, SocketError> {
+        match self.socket(listener)? {
+            Socket::Listener(listener) => Ok(listener.cookies_until > self.now),
+            _ => Err(SocketError::BadSocket),
+        }
+    }
+
+    /// Leaves connections that begin from now on to another stack with the same address: [`Stack::is_for_listener`] is
+    /// false for them. Those that have begun go on.
+    ///
+    /// # Errors
+    /// If the socket is no listener.
+    pub fn stop_admitting(&mut self, listener: SocketId) -> Result<(), SocketError> {
+        self.socket(listener)?;
+        self.listener_mut(listener.index).ok_or(SocketError::BadSocket)?.admits = false;
+        Ok(())
     }
 
     /// Stores a connection in SYN-RECEIVED.

@@ -13,6 +13,7 @@ mod neighbors;
 mod orphans;
 mod output;
 mod repair;
+mod sharing;
 mod sockets;
 mod tables;
 
@@ -210,6 +211,8 @@ pub struct Stack {
     orphans: VecDeque<(u32, u32)>,
     /// What arrived for connections that have left.
     diverted: VecDeque<Diverted>,
+    /// See [`Stack::divert_strays`].
+    diverts_strays: bool,
     reassembly: Reassembly,
     challenges: Challenges,
     memory: Memory,
@@ -224,6 +227,11 @@ pub struct Stack {
     ended_trace: Option<Box<Trace>>,
     scratch: Vec<u8>,
     now: u64,
+}
+
+/// The generation of a place after another one, of 31 bits: so that handles, as numbers, are not negative.
+const fn next_generation(generation: u32) -> u32 {
+    generation.wrapping_add(1) & (u32::MAX >> 1)
 }
 
 impl Stack {
@@ -250,6 +258,7 @@ impl Stack {
             looped: VecDeque::new(),
             orphans: VecDeque::new(),
             diverted: VecDeque::new(),
+            diverts_strays: false,
             challenges: Challenges::default(),
             memory: Memory::default(),
             cookies: Cookies::default(),
@@ -601,7 +610,7 @@ impl Stack {
             self.ended_trace = connection.trace.take().or(self.ended_trace.take());
         }
         slot.socket = None;
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = next_generation(slot.generation);
         // A socket in a list is freed when it is taken from there, so that no list has stale numbers.
         if !slot.queued {
             self.free.push(index);
@@ -621,5 +630,25 @@ impl Stack {
         let slot = &mut self.slots[index as usize];
         slot.socket = Some(socket);
         Some(SocketId { index, generation: slot.generation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_never_negative_as_numbers() {
+        let most = SocketId { index: 9, generation: u32::MAX >> 1 };
+        assert!(i64::try_from(most.to_bits()).is_ok());
+        assert_eq!((next_generation(most.generation), next_generation(0)), (0, 1));
+        // Also of a place that was used so often.
+        let mut stack = Stack::new(Settings::default(), [1, 2]);
+        let address = ([0, 0, 0, 0], 80).into();
+        let first = stack.listen(address, 1).unwrap();
+        stack.slots[first.index as usize].generation = most.generation;
+        let last = SocketId { generation: most.generation, ..first };
+        stack.close(0, last).unwrap();
+        assert_eq!(stack.listen(address, 1), Ok(SocketId { generation: 0, ..first }));
     }
 }

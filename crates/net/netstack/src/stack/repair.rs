@@ -1,11 +1,10 @@
 //! Connections that move from one stack to another, as with Linux's `TCP_REPAIR`; and what arrives for them meanwhile.
 
-use super::input::Arrival;
 use super::{LARGEST, QUEUE, Socket, SocketError, SocketId, Stack};
 use crate::codec::{Bound, COUNT, Field, Reader, put_bytes};
 use crate::connection::options::Options;
 use crate::connection::repair::Saved;
-use crate::connection::{Connection, context};
+use crate::connection::{Connection, State, context};
 use crate::demux::Tuple;
 use crate::net::ip::Packet;
 use alloc::boxed::Box;
@@ -14,7 +13,10 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use ringway_mem::Span;
 use ringway_wire::tcp::Flags;
-use ringway_wire::{EtherType, Ethernet, Header, Protocol, Tcp, U32};
+use ringway_wire::{Protocol, Tcp, U32};
+
+/// Stands for the connection of a [stray](Diverted::is_stray).
+const STRAY: SocketId = SocketId { index: u32::MAX, generation: u32::MAX };
 
 /// A connection could not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +50,21 @@ impl Diverted {
     /// The handle of the connection in the stack that it has left.
     pub fn socket(&self) -> SocketId {
         self.socket
+    }
+
+    /// Whether it is of no connection that the stack has, or has had; see [`Stack::divert_strays`].
+    pub fn is_stray(&self) -> bool {
+        self.socket == STRAY
+    }
+
+    /// The addresses of its connection; `None`: it is too short.
+    fn tuple(&self) -> Option<Tuple> {
+        let [a, b, c, d] = *self.bytes.first_chunk::<4>()?;
+        let ports = [[a, b], [c, d]].map(u16::from_be_bytes);
+        let ends = [(self.source, ports[0]), (self.destination, ports[1])].map(SocketAddr::from);
+        // An error quotes a segment that we sent.
+        let [remote, local] = if self.mtu.is_some() { [ends[1], ends[0]] } else { ends };
+        Some(Tuple { local, remote })
     }
 
     /// As bytes, for [`Diverted::from_bytes`] of another process.
@@ -116,6 +133,7 @@ impl Stack {
         self.advance(now);
         let connection = self.rebuild(bytes)?;
         let (tuple, interface) = (connection.tuple, connection.interface);
+        self.end_time_wait(&tuple);
         let id = match self.demux.find(&tuple) {
             Some(index) if self.is_moved(index) => {
                 let slot = &mut self.slots[index as usize];
@@ -136,6 +154,64 @@ impl Stack {
         let own: VecDeque<Diverted> = own;
         own.iter().for_each(|diverted| _ = self.receive_diverted(now, interface, diverted));
         Ok(id)
+    }
+
+    /// Keeps the addresses of a connection that another stack with the same address has, as if it had left this one by
+    /// [`Stack::detach`]. Attack: addresses of a program, which may be any.
+    ///
+    /// # Errors
+    /// If there is such a connection, the stack has no such address, or the remote one can't be that of a host.
+    pub fn reserve(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<SocketId, SocketError> {
+        let tuple = Tuple { local, remote };
+        let is_ours = self.interfaces.iter().any(|interface| interface.has(local.ip()));
+        if !is_ours || local.port() == 0 || local.is_ipv4() != remote.is_ipv4() {
+            return Err(SocketError::AddressNotAvailable);
+        }
+        let hop = self.hop(remote.ip()).ok_or(SocketError::Unreachable)?;
+        if remote.port() == 0 || !self.is_host(hop.interface, remote.ip()) {
+            return Err(SocketError::Unreachable);
+        }
+        self.end_time_wait(&tuple);
+        if self.demux.find(&tuple).is_some() {
+            return Err(SocketError::AddressInUse);
+        }
+        let id = self.allocate(Socket::Moved(Box::new(tuple))).ok_or(SocketError::TooManySockets)?;
+        self.demux.insert(tuple, id.index);
+        Ok(id)
+    }
+
+    /// Frees addresses that are kept by [`Stack::reserve`] or [`Stack::detach`]. Those of a connection that is here
+    /// stay.
+    pub fn unreserve(&mut self, local: SocketAddr, remote: SocketAddr) {
+        let kept = self.demux.find(&Tuple { local, remote });
+        if let Some(index) = kept.filter(|index| self.is_moved(*index)) {
+            self.release(index);
+        }
+    }
+
+    /// Whether a connection with these addresses is here, and not in TIME-WAIT, or has left.
+    pub fn is_in_use(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let found = self.demux.find(&Tuple { local, remote });
+        found.is_some_and(|index| match &self.slots[index as usize].socket {
+            Some(Socket::Tcp(connection)) => connection.state != State::TimeWait,
+            socket => socket.is_some(),
+        })
+    }
+
+    /// The local and the remote address of the connection that was saved by [`Stack::detach`].
+    pub fn addresses_of(&self, bytes: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+        Saved::new(bytes, self.now).map(|saved| (saved.tuple.local, saved.tuple.remote))
+    }
+
+    /// Ends a closed connection in TIME-WAIT: its peer has begun another one with these addresses, at another stack.
+    fn end_time_wait(&mut self, tuple: &Tuple) {
+        let Some(index) = self.demux.find(tuple) else { return };
+        if let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket
+            && connection.is_orphan()
+            && connection.state == State::TimeWait
+        {
+            self.with(index, |connection, _| connection.end_with(None));
+        }
     }
 
     /// Takes the connection back that left by [`Stack::detach`] with this handle. Attack: the state of another
@@ -201,9 +277,26 @@ impl Stack {
         if !self.is_moved(index) {
             return false;
         }
+        let socket = SocketId { index, generation: self.slots[index as usize].generation };
+        self.keep_diverted(socket, packet, rest, mtu);
+        true
+    }
+
+    /// As [`Stack::divert`], for a segment of no connection.
+    pub(super) fn divert_stray(&mut self, packet: &Packet<'_>, rest: &[Span<'_>]) {
+        self.keep_diverted(STRAY, packet, rest, None);
+    }
+
+    fn keep_diverted(
+        &mut self,
+        socket: SocketId,
+        packet: &Packet<'_>,
+        rest: &[Span<'_>],
+        mtu: Option<usize>,
+    ) {
         if self.diverted.len() >= QUEUE {
             self.statistics.queue_full += 1;
-            return true;
+            return;
         }
         let mut bytes = packet.payload.to_vec();
         for span in rest {
@@ -211,10 +304,8 @@ impl Stack {
             bytes.resize(from + span.len(), 0);
             span.read(&mut bytes[from..]);
         }
-        let socket = SocketId { index, generation: self.slots[index as usize].generation };
         let Packet { source, destination, tos, .. } = *packet;
         self.diverted.push_back(Diverted { socket, source, destination, tos, bytes, mtu });
-        true
     }
 
     /// What arrived for connections that have left the stack, the oldest first.
@@ -225,16 +316,31 @@ impl Stack {
     /// Receives what arrived at another stack for a connection that has moved to this one. `false`: it is not here, and
     /// nothing was done.
     pub fn receive_diverted(&mut self, now: u64, interface: usize, diverted: &Diverted) -> bool {
-        let &Diverted { source, destination, tos, ref bytes, mtu, .. } = diverted;
-        let Some([a, b, c, d]) = bytes.first_chunk::<4>() else { return false };
-        let ports = [[*a, *b], [*c, *d]].map(u16::from_be_bytes);
-        let ends = (SocketAddr::new(source, ports[0]), SocketAddr::new(destination, ports[1]));
-        // An error quotes a segment that we sent.
-        let (remote, local) = if mtu.is_some() { (ends.1, ends.0) } else { ends };
-        let Some(index) = self.demux.find(&Tuple { local, remote }) else { return false };
-        if !matches!(self.slots[index as usize].socket, Some(Socket::Tcp(_))) {
-            return false;
+        let found = diverted.tuple().and_then(|tuple| self.demux.find(&tuple));
+        let is_here =
+            found.is_some_and(|index| matches!(self.slots[index as usize].socket, Some(Socket::Tcp(_))));
+        if is_here {
+            self.input_diverted(now, interface, diverted);
         }
+        is_here
+    }
+
+    /// Receives a [stray](Diverted::is_stray) of another stack with the same addresses: a segment for a connection or
+    /// a listener of this one, or for none at all, which is answered by a reset. What is for a connection that has left
+    /// this stack too is dropped: it is on its way to the other one. Attack: as for [`Diverted::from_bytes`].
+    pub fn receive_stray(&mut self, now: u64, interface: usize, diverted: &Diverted) {
+        let Some(tuple) = diverted.tuple().filter(|_| diverted.mtu.is_none()) else { return };
+        let (local, remote) = (tuple.local.ip(), tuple.remote.ip());
+        let is_ours = self.interfaces.get(interface).is_some_and(|port| port.has(local));
+        let is_right = is_ours && local.is_ipv4() == remote.is_ipv4() && self.is_host(interface, remote);
+        let has_left = self.demux.find(&tuple).is_some_and(|index| self.is_moved(index));
+        if is_right && !has_left {
+            self.input_diverted(now, interface, diverted);
+        }
+    }
+
+    fn input_diverted(&mut self, now: u64, interface: usize, diverted: &Diverted) {
+        let &Diverted { source, destination, tos, ref bytes, mtu, .. } = diverted;
         self.advance(now);
         let packet = Packet {
             source,
@@ -250,45 +356,5 @@ impl Stack {
             Some(_) => self.path_error(&packet, mtu),
             None => self.tcp(interface, &packet, &[]),
         }
-        true
-    }
-
-    /// Whether a frame is a segment of a connection of this stack, so that a caller gives other frames to another one
-    /// with the same address. `head` has all headers of the frame, and may have all of it; `rest` is the length of the
-    /// rest. Segments in fragments are none.
-    pub fn is_for_connection(&self, interface: usize, head: &[u8], rest: usize) -> bool {
-        let found = self.segment_of(interface, head, rest);
-        found.is_some_and(|(_, _, index)| matches!(self.slots[index as usize].socket, Some(Socket::Tcp(_))))
-    }
-
-    /// The packet of a frame to this host that is a segment of a connection: its header, and the connection's number.
-    pub(super) fn segment_of<'a>(
-        &self,
-        interface: usize,
-        head: &'a [u8],
-        rest: usize,
-    ) -> Option<(Packet<'a>, &'a Tcp, u32)> {
-        let port = self.interfaces.get(interface)?;
-        let (ethernet, bytes) = Ethernet::split(head)?;
-        if ethernet.destination != port.mac || ethernet.source.is_group() {
-            return None;
-        }
-        let packet = match ethernet.ethertype {
-            EtherType::IPV4 => Packet::head_v4(bytes, rest)?,
-            EtherType::IPV6 => Packet::head_v6(bytes, rest)?,
-            _ => return None,
-        };
-        let arrival = Arrival { interface, group: false, trusted: true, looped: false, fragmented: false };
-        let is_ours = self.is_for_us(arrival, packet.destination) || self.is_for_another(arrival, &packet);
-        if packet.protocol != Protocol::TCP || !is_ours || !self.is_host(interface, packet.source) {
-            return None;
-        }
-        let (tcp, _, _) = Tcp::parse(packet.payload)?;
-        let tuple = Tuple {
-            local: SocketAddr::new(packet.destination, tcp.destination_port.get()),
-            remote: SocketAddr::new(packet.source, tcp.source_port.get()),
-        };
-        let index = self.demux.find(&tuple)?;
-        Some((packet, tcp, index))
     }
 }

@@ -140,6 +140,7 @@ impl Stack {
     /// A free port for a connection to `remote`: the first one after an offset that depends on the addresses
     /// and a counter of the connections (RFC 6056, 3.3.4). So a port is used again late, when the peer's
     /// TIME-WAIT of its last connection is over.
+    /// As in Linux, none has a listener.
     fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
         let ([a, b], [c, d]) = (address_words(local), address_words(remote.ip()));
         let count = u64::from(PORTS.1 - PORTS.0) + 1;
@@ -149,7 +150,9 @@ impl Stack {
         let port = |step: u64| PORTS.0 + (offset.wrapping_add(begin + step) % count) as u16;
         let is_free = |&step: &u64| {
             let local = SocketAddr::new(local, port(step));
-            self.demux.find(&Tuple { local, remote }).is_none()
+            // A connection to a listener of this host would be one to itself.
+            let is_taken = self.listeners.contains_key(&local.port()) || local == remote;
+            !is_taken && self.demux.find(&Tuple { local, remote }).is_none()
         };
         let step = (0..count).find(is_free)?;
         self.port_counters[place] = begin + step + 1;
@@ -467,7 +470,7 @@ impl Stack {
             }
             Socket::Moved(_) => self.release(id.index),
             Socket::Tcp(_) => {
-                self.slots[id.index as usize].generation = id.generation.wrapping_add(1);
+                self.slots[id.index as usize].generation = super::next_generation(id.generation);
                 let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket else {
                     return Ok(());
                 };
