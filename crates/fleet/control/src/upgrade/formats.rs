@@ -43,8 +43,8 @@ pub const FORMATS: &[Format] = &[
     Format { name: "records", number: 1, reads: &[1], content: "what ports' peers told" },
     Format {
         name: "counters",
-        number: 4,
-        reads: &[1, 2, 3, 4],
+        number: 5,
+        reads: &[1, 2, 3, 4, 5],
         content: "the page of counters and positions of rings",
     },
     Format {
@@ -180,7 +180,7 @@ mod tests {
         fields!(Counters: memory_resident memory_grown moved session_pauses session settings unlearned);
         fields!(Counters: joined);
         fields!(Counters: tx_place rx_place control_place);
-        fields!(RingPlace: position first later_drops);
+        fields!(RingPlace: position first later_drops answered);
         Reason::ALL.iter().for_each(|reason| writeln!(text, "{}", reason.name()).unwrap());
         text
     }
