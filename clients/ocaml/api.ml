@@ -470,6 +470,8 @@ end
 (** Counters of a queue. TX is what the peer sends, RX what it receives. *)
 module Counts = struct
   type t = {
+    answered : int option;
+        (** Frames of the peer that were too long for their destination, and whose senders were told so. *)
     bursts : int;
         (** Bursts taken. *)
     faults : int;
@@ -515,6 +517,7 @@ module Counts = struct
 
   let of_json json =
     {
+      answered = Codec.optional Codec.int "answered" json;
       bursts = Codec.field Codec.int "bursts" json;
       faults = Codec.field Codec.int "faults" json;
       interrupts = Codec.field Codec.int "interrupts" json;

@@ -200,6 +200,8 @@ export interface CompletionView {
 
 /** Counters of a queue. TX is what the peer sends, RX what it receives. */
 export interface Counts {
+  /** Frames of the peer that were too long for their destination, and whose senders were told so. */
+  answered?: number;
   /** Bursts taken. */
   bursts: number;
   /** Protocol violations by the peer. */

@@ -25,6 +25,7 @@ pub mod place_inventory;
 pub mod place_policy;
 pub mod place_trace;
 pub mod pppoe_server;
+pub mod reassembly;
 pub mod ring;
 pub mod ring_device;
 pub mod stack_frames;
@@ -57,7 +58,7 @@ macro_rules! each_target {
         $macro! {
             capture_filter click_language control_socket fabric_file flow_text headers iotlb ip_filter
             moved_connection nic_pcnet nic_registers nic_rtl8139 offload pcap pcap_replay pcapng
-            place_expression place_inventory place_policy place_trace pppoe_server ring ring_device
+            place_expression place_inventory place_policy place_trace pppoe_server reassembly ring ring_device
             stack_frames stock_machine summary_dump tcp_segments trace_frame vfio_user_session vhost_user
             virtq vm_channel vm_image wire_datagrams
         }

@@ -258,6 +258,8 @@ class CompletionView(TypedDict):
 class Counts(TypedDict):
     """Counters of a queue. TX is what the peer sends, RX what it receives."""
 
+    answered: NotRequired[int]
+    """Frames of the peer that were too long for their destination, and whose senders were told so."""
     bursts: int
     """Bursts taken."""
     faults: int

@@ -177,7 +177,10 @@ pub struct RingPlace {
     pub first: AtomicU64,
     /// Dropped frames of the direction, by the reasons from [`FIRST_REASONS`] on.
     pub later_drops: [AtomicU64; LATER_REASONS],
-    spare: [AtomicU64; 14 - LATER_REASONS],
+    spare: [AtomicU64; 13 - LATER_REASONS],
+    /// Frames that entered through this queue, were too long for their destination, and whose senders were told so.
+    /// Only the place of frames from the peer has them.
+    pub answered: AtomicU64,
 }
 
 // No padding: every byte is a word of a counter.

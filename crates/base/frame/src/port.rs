@@ -82,6 +82,12 @@ pub trait RxQueue: Send {
     /// The peer's current capabilities; `None` if no peer can receive frames.
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps>;
 
+    /// How many of the bytes that [`Caps::largest`] allows are for what precedes a packet: an Ethernet header and two
+    /// VLAN tags, if nothing else is said.
+    fn framing(&self) -> u32 {
+        14 + 8
+    }
+
     /// Whether segments of one flow are joined into large frames for its peer, if [`RxQueue::caps`] has these and
     /// nothing else is said.
     fn wants_joined(&self) -> bool {

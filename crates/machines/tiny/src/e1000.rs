@@ -3,10 +3,11 @@
 //! There is no interrupt controller. The monitor sets a word of the guest's memory when the card interrupts; the driver
 //! looks at it before it uses the rings, and sleeps only while it is not set.
 
+use crate::card_memory::{AHEAD, BUFFER, CardMemory, DESCRIPTOR, RX, TX};
 use crate::net_device::{NetDevice, NetDeviceError, copy_in, copy_out, keep};
 use crate::settings::Settings;
 use core::sync::atomic::{Ordering, fence};
-use ringway_mem::{OwnedSpan, Region, SpanMut, Words};
+use ringway_mem::{OwnedSpan, Region, Words};
 use ringway_nic::e1000::{csb, registers as register};
 
 const CTRL_RST: u32 = 1 << 26;
@@ -28,20 +29,8 @@ const ERROR: u64 = 1 << 47;
 /// The word with the offset of a register that the monitor writes when the guest sleeps; its value follows.
 const DEFERRED: usize = 2;
 
-/// The rings, and their number.
-const TX: usize = 0;
-const RX: usize = 1;
-const RINGS: usize = 2;
-const DESCRIPTOR: usize = 16;
-const BUFFER: usize = 2048;
-/// From one buffer to the next: an odd number of cache lines, so that buffers don't share a few sets of the cache.
-const STRIDE: usize = BUFFER + 64;
-/// The shared block's page, which is the first of the driver's memory.
-const BLOCK: usize = 4096;
 /// Receive descriptors that are given back at once.
 const GIVE: u32 = 16;
-/// Descriptors ahead of the one in use whose buffers are prefetched; a ring has that many.
-const AHEAD: u32 = 8;
 
 /// How a card's registers are accessed.
 pub trait Registers {
@@ -80,9 +69,7 @@ pub struct E1000<R> {
     registers: R,
     /// The words for interrupts and for a deferred register write.
     interrupt: OwnedSpan,
-    /// The shared block, both rings, and their buffers.
-    memory: OwnedSpan,
-    slots: u32,
+    memory: CardMemory,
     combine: bool,
     csb: bool,
     defer: bool,
@@ -105,18 +92,12 @@ impl<R: Registers> E1000<R> {
     /// Resets the card and starts it. `interrupt`: the word that the monitor sets.
     pub fn new(registers: R, interrupt: Region, settings: &Settings) -> Result<E1000<R>, NetDeviceError> {
         let &Settings { slots, combine, csb, defer, mac, .. } = settings;
-        let len = BLOCK + RINGS * slots as usize * (DESCRIPTOR + STRIDE);
-        let memory = Region::private(0, 0, len);
-        // All memory is identity-mapped.
-        let base = memory.base().addr().get() as u64;
-        let (memory, interrupt) = (keep(memory), keep(interrupt));
-        let memory = memory.ok_or(NetDeviceError::Layout)?;
-        let interrupt = interrupt.ok_or(NetDeviceError::Layout)?;
+        let memory = CardMemory::new(slots).ok_or(NetDeviceError::Layout)?;
+        let interrupt = keep(interrupt).ok_or(NetDeviceError::Layout)?;
         let mut card = E1000 {
             registers,
             interrupt,
             memory,
-            slots,
             combine,
             csb,
             defer,
@@ -130,11 +111,12 @@ impl<R: Registers> E1000<R> {
             request: 0,
             buffer: [0; BUFFER],
         };
-        card.start(base, mac)?;
+        card.start(mac)?;
         Ok(card)
     }
 
-    fn start(&mut self, base: u64, mac: [u8; 6]) -> Result<(), NetDeviceError> {
+    fn start(&mut self, mac: [u8; 6]) -> Result<(), NetDeviceError> {
+        let base = self.memory.base;
         self.registers.write(register::CTRL, CTRL_RST);
         let control = self.registers.read(register::CTRL);
         if control & CTRL_RST != 0 {
@@ -145,14 +127,14 @@ impl<R: Registers> E1000<R> {
         let [a, b, c, d, e, f] = mac;
         self.registers.write(register::RA, u32::from_le_bytes([a, b, c, d]));
         self.registers.write(register::RA + 4, u32::from_le_bytes([e, f, 0, 0x80]));
-        for index in 0..self.slots {
+        for index in 0..self.memory.slots {
             for ring in [TX, RX] {
-                self.describe(ring, index, 0, base + self.buffer_at(ring, index) as u64);
+                self.memory.describe(ring, index, 0, base + self.memory.buffer_at(ring, index) as u64);
             }
         }
         for (ring, registers) in [(TX, register::TDBAL), (RX, register::RDBAL)] {
-            let address = base + self.ring_at(ring) as u64;
-            let len = self.slots * DESCRIPTOR as u32;
+            let address = base + self.memory.ring_at(ring) as u64;
+            let len = self.memory.slots * DESCRIPTOR as u32;
             // Base, length, head, tail.
             for (offset, value) in
                 [(0, address as u32), (4, (address >> 32) as u32), (8, len), (0x10, 0), (0x18, 0)]
@@ -161,72 +143,25 @@ impl<R: Registers> E1000<R> {
             }
         }
         if self.csb {
-            self.store(csb::GUEST_RDT, self.slots - 1);
-            self.store(csb::GUEST_CSB_ON, 1);
+            self.memory.store(csb::GUEST_RDT, self.memory.slots - 1);
+            self.memory.store(csb::GUEST_CSB_ON, 1);
             self.registers.write(register::CSBAH, (base >> 32) as u32);
             self.registers.write(register::CSBAL, base as u32);
         }
         self.registers.write(register::RCTL, RCTL);
-        self.registers.write(register::RDT, self.slots - 1);
+        self.registers.write(register::RDT, self.memory.slots - 1);
         self.registers.write(register::TCTL, TCTL);
         self.registers.write(register::IMS, INTERRUPTS);
         Ok(())
     }
 
-    /// Place of a ring in the driver's memory.
-    fn ring_at(&self, ring: usize) -> usize {
-        BLOCK + ring * self.slots as usize * DESCRIPTOR
-    }
-
-    fn buffer_at(&self, ring: usize, index: u32) -> usize {
-        self.ring_at(RINGS) + (ring * self.slots as usize + index as usize) * STRIDE
-    }
-
-    fn part(&self, at: usize, len: usize) -> SpanMut<'_> {
-        self.memory.span().split(at).1.split(len).0
-    }
-
     /// The second word of a descriptor: length, command and status.
     fn status(&self, ring: usize, index: u32) -> u64 {
-        let at = self.ring_at(ring) / 8 + 2 * index as usize + 1;
-        Words::new(self.memory.span()).map_or(0, |words: Words<'_, u64>| words.load_acquire(at))
-    }
-
-    /// Stores a word of a descriptor, 0 or 1.
-    fn describe(&self, ring: usize, index: u32, word: usize, value: u64) {
-        let at = self.ring_at(ring) / 8 + 2 * index as usize + word;
-        if let Some(words) = Words::<u64>::new(self.memory.span()) {
-            words.store_release(at, value);
-        }
-    }
-
-    fn load(&self, word: usize) -> u32 {
-        Words::new(self.memory.span()).map_or(0, |words: Words<'_, u32>| words.load_acquire(word))
-    }
-
-    fn store(&self, word: usize, value: u32) {
-        if let Some(words) = Words::<u32>::new(self.memory.span()) {
-            words.store_release(word, value);
-        }
-    }
-
-    fn after(&self, index: u32) -> u32 {
-        if index + 1 < self.slots { index + 1 } else { 0 }
-    }
-
-    /// The descriptor whose buffer is prefetched when that at `index` is used.
-    fn ahead(&self, index: u32) -> u32 {
-        let ahead = index + AHEAD;
-        if ahead < self.slots { ahead } else { ahead - self.slots }
-    }
-
-    /// Descriptors from `from` up to `to`.
-    fn distance(&self, from: u32, to: u32) -> u32 {
-        if to >= from { to - from } else { to + self.slots - from }
+        self.memory.word(ring, index, 1)
     }
 
     fn room(&self) -> u32 {
-        self.slots - 1 - self.distance(self.clean, self.tail)
+        self.memory.slots - 1 - self.memory.distance(self.clean, self.tail)
     }
 
     /// Whether the card interrupted and the driver has not looked yet.
@@ -254,17 +189,17 @@ impl<R: Registers> E1000<R> {
 
     /// Asks for interrupts by the shared block.
     fn ask(&self, tx: bool, rx: bool) {
-        self.store(csb::GUEST_NEED_TXKICK, tx.into());
-        self.store(csb::GUEST_NEED_RXKICK, rx.into());
+        self.memory.store(csb::GUEST_NEED_TXKICK, tx.into());
+        self.memory.store(csb::GUEST_NEED_RXKICK, rx.into());
     }
 
     /// Finds out which descriptors are done.
     fn reclaim(&mut self) {
         if self.csb {
-            let head = self.load(csb::HOST_TDH);
+            let head = self.memory.load(csb::HOST_TDH);
             // Attack: a head outside the ring, or beyond the frames that are sent.
-            if head < self.slots
-                && self.distance(self.clean, head) <= self.distance(self.clean, self.known_tail)
+            if head < self.memory.slots
+                && self.memory.distance(self.clean, head) <= self.memory.distance(self.clean, self.known_tail)
             {
                 self.clean = head;
             }
@@ -272,7 +207,7 @@ impl<R: Registers> E1000<R> {
         }
         let mut clean = self.clean;
         while clean != self.tail && self.status(TX, clean) & DONE != 0 {
-            clean = self.after(clean);
+            clean = self.memory.after(clean);
         }
         self.clean = clean;
     }
@@ -284,10 +219,10 @@ impl<R: Registers> E1000<R> {
         }
         self.known_tail = self.tail;
         if self.csb {
-            self.store(csb::GUEST_TDT, self.tail);
+            self.memory.store(csb::GUEST_TDT, self.tail);
             // The card sets its flag, then looks at the tail; the driver stores the tail, then looks at the flag.
             fence(Ordering::SeqCst);
-            if self.load(csb::HOST_NEED_TXKICK) == 0 {
+            if self.memory.load(csb::HOST_NEED_TXKICK) == 0 {
                 return 0;
             }
         } else {
@@ -327,19 +262,19 @@ impl<R: Registers> E1000<R> {
 
     /// Gives descriptors back to the card; returns how many registers it wrote.
     fn ring_rx(&mut self) -> u32 {
-        let taken = self.distance(self.given, self.next);
+        let taken = self.memory.distance(self.given, self.next);
         // Without a shared block each doorbell is an exit, so several descriptors share one, as with Linux's driver.
-        let least = if self.csb { 1 } else { GIVE.min(self.slots / 2) };
+        let least = if self.csb { 1 } else { GIVE.min(self.memory.slots / 2) };
         if taken < least {
             return 0;
         }
         self.given = self.next;
         // The descriptor before the next one is the last that the card may use.
-        let last = self.next.checked_sub(1).unwrap_or(self.slots - 1);
+        let last = self.next.checked_sub(1).unwrap_or(self.memory.slots - 1);
         if self.csb {
-            self.store(csb::GUEST_RDT, last);
+            self.memory.store(csb::GUEST_RDT, last);
             fence(Ordering::SeqCst);
-            if self.load(csb::HOST_NEED_RXKICK) == 0 {
+            if self.memory.load(csb::HOST_NEED_RXKICK) == 0 {
                 return 0;
             }
         }
@@ -349,7 +284,7 @@ impl<R: Registers> E1000<R> {
 
     /// Whether a descriptor asks for a report: each, or two in a ring if the shared block has the head.
     fn reports(&self, index: u32) -> bool {
-        !self.csb || (index + 1).is_multiple_of(self.slots / 2)
+        !self.csb || (index + 1).is_multiple_of(self.memory.slots / 2)
     }
 }
 
@@ -368,14 +303,14 @@ impl<R: Registers> NetDevice for E1000<R> {
         let (count, len) = (count.min(self.room()), len.min(BUFFER));
         for position in 0..count {
             if position + AHEAD < count {
-                let ahead = self.ahead(self.tail);
-                self.part(self.buffer_at(TX, ahead), len).prefetch_write();
+                let ahead = self.memory.ahead(self.tail);
+                self.memory.part(self.memory.buffer_at(TX, ahead), len).prefetch_write();
             }
             fill(position, &mut self.buffer[..len]);
-            copy_in(&self.buffer[..len], self.part(self.buffer_at(TX, self.tail), len));
+            copy_in(&self.buffer[..len], self.memory.part(self.memory.buffer_at(TX, self.tail), len));
             let report = if self.reports(self.tail) { REPORT } else { 0 };
-            self.describe(TX, self.tail, 1, len as u64 | COMMAND | report);
-            self.tail = self.after(self.tail);
+            self.memory.describe(TX, self.tail, 1, len as u64 | COMMAND | report);
+            self.tail = self.memory.after(self.tail);
         }
         Ok(count)
     }
@@ -383,7 +318,7 @@ impl<R: Registers> NetDevice for E1000<R> {
     fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, NetDeviceError> {
         self.interrupted();
         let mut received = 0;
-        for _ in 0..count.min(self.slots - 1) {
+        for _ in 0..count.min(self.memory.slots - 1) {
             let word = self.status(RX, self.next);
             if word & DONE == 0 {
                 break;
@@ -392,15 +327,15 @@ impl<R: Registers> NetDevice for E1000<R> {
             if word & (END | ERROR) == END {
                 // Attack: a length beyond the buffer.
                 let len = usize::from(word as u16).min(BUFFER);
-                let ahead = self.ahead(self.next);
-                self.part(self.buffer_at(RX, ahead), BUFFER).prefetch();
-                let span = self.memory.span().split(self.buffer_at(RX, self.next)).1.split(len).0;
+                let ahead = self.memory.ahead(self.next);
+                self.memory.part(self.memory.buffer_at(RX, ahead), BUFFER).prefetch();
+                let span = self.memory.part(self.memory.buffer_at(RX, self.next), len);
                 copy_out(span.as_span(), &mut self.buffer[..len]);
                 each(&self.buffer[..len]);
                 received += 1;
             }
-            self.describe(RX, self.next, 1, 0);
-            self.next = self.after(self.next);
+            self.memory.describe(RX, self.next, 1, 0);
+            self.next = self.memory.after(self.next);
         }
         Ok(received)
     }
@@ -414,14 +349,14 @@ impl<R: Registers> NetDevice for E1000<R> {
         // The guest waits for the card, perhaps without sleeping.
         self.ring_deferred();
         self.reclaim();
-        Ok(self.distance(self.clean, self.tail))
+        Ok(self.memory.distance(self.clean, self.tail))
     }
 
     fn arm(&mut self, room: bool) -> Result<bool, NetDeviceError> {
         if self.csb {
             // An interrupt for a former request may be on its way; the number tells it from one for this request.
             self.request = self.request.wrapping_add(1).max(1);
-            self.store(csb::GUEST_REQUEST, self.request);
+            self.memory.store(csb::GUEST_REQUEST, self.request);
             self.ask(room, true);
             self.armed = true;
             // The driver sets its flags, then looks at the rings; the card fills them, then looks at the flags.
@@ -430,7 +365,7 @@ impl<R: Registers> NetDevice for E1000<R> {
             if self.status(RX, self.next) & DONE != 0 || room && self.room() > 0 {
                 return Ok(false);
             }
-            return Ok(self.load(csb::HOST_ANSWERED) != self.request);
+            return Ok(self.memory.load(csb::HOST_ANSWERED) != self.request);
         }
         Ok(!self.is_interrupted())
     }
@@ -500,9 +435,9 @@ mod tests {
         assert_eq!((send(&mut card, 5), registers.values(register::TDT)), (0, [].to_vec()));
         assert_eq!(card.status(TX, 4), 64 | COMMAND | REPORT);
         let mut bytes = [0; 65];
-        card.part(card.buffer_at(TX, 4), 65).as_span().read(&mut bytes);
+        card.memory.part(card.memory.buffer_at(TX, 4), 65).as_span().read(&mut bytes);
         assert_eq!((bytes[..64] == [4; 64], bytes[64]), (true, 0));
-        (0..3).for_each(|index| card.describe(TX, index, 1, DONE));
+        (0..3).for_each(|index| card.memory.describe(TX, index, 1, DONE));
         assert_eq!((send(&mut card, 5), registers.values(register::TDT)), (3, [2].to_vec()));
     }
 
@@ -516,7 +451,7 @@ mod tests {
         assert!(card.arm(true).unwrap());
         Words::<u32>::new(interrupt.span()).unwrap().store(0, 1);
         assert!(!card.arm(true).unwrap(), "it would sleep over an interrupt");
-        card.describe(TX, 0, 1, DONE);
+        card.memory.describe(TX, 0, 1, DONE);
         assert_eq!((send(&mut card, 1), card.clean), (1, 1));
         let log = registers.0.take();
         assert_eq!(log, [(register::ICR, 0), (register::TDT, 4)]);
@@ -526,25 +461,34 @@ mod tests {
     fn a_shared_block_replaces_doorbells_that_nobody_asks_for() {
         let (mut card, registers, _) = card(false, true);
         send(&mut card, 3);
-        assert_eq!((card.load(csb::GUEST_TDT), registers.values(register::TDT)), (3, [].to_vec()));
-        card.store(csb::HOST_NEED_TXKICK, 1);
+        assert_eq!((card.memory.load(csb::GUEST_TDT), registers.values(register::TDT)), (3, [].to_vec()));
+        card.memory.store(csb::HOST_NEED_TXKICK, 1);
         send(&mut card, 1);
-        assert_eq!((card.load(csb::GUEST_TDT), registers.values(register::CSBTXKICK)), (4, [4].to_vec()));
+        assert_eq!(
+            (card.memory.load(csb::GUEST_TDT), registers.values(register::CSBTXKICK)),
+            (4, [4].to_vec())
+        );
         // Attack: heads that were never sent, or outside the ring.
         for head in [5, 7, 8, u32::MAX] {
-            card.store(csb::HOST_TDH, head);
+            card.memory.store(csb::HOST_TDH, head);
             card.reclaim();
             assert_eq!(card.clean, 0, "{head}");
         }
-        card.store(csb::HOST_TDH, 4);
+        card.memory.store(csb::HOST_TDH, 4);
         assert_eq!(send(&mut card, 99), 7);
         assert!(card.arm(true).unwrap());
-        assert_eq!((card.load(csb::GUEST_NEED_TXKICK), card.load(csb::GUEST_NEED_RXKICK)), (1, 1));
-        card.describe(RX, 0, 1, 64 | DONE | END);
-        assert_eq!(card.load(csb::GUEST_REQUEST), 1);
+        assert_eq!(
+            (card.memory.load(csb::GUEST_NEED_TXKICK), card.memory.load(csb::GUEST_NEED_RXKICK)),
+            (1, 1)
+        );
+        card.memory.describe(RX, 0, 1, 64 | DONE | END);
+        assert_eq!(card.memory.load(csb::GUEST_REQUEST), 1);
         assert!(!card.arm(true).unwrap(), "a frame is there");
         assert_eq!(receive(&mut card), [64]);
-        assert_eq!((card.load(csb::GUEST_NEED_TXKICK), card.load(csb::GUEST_NEED_RXKICK)), (0, 0));
+        assert_eq!(
+            (card.memory.load(csb::GUEST_NEED_TXKICK), card.memory.load(csb::GUEST_NEED_RXKICK)),
+            (0, 0)
+        );
     }
 
     #[test]
@@ -576,13 +520,13 @@ mod tests {
             // An interrupt for the former request, which came late.
             word().store(0, 1);
             assert!(card.arm(false).unwrap(), "it is no answer to this request");
-            assert_eq!(card.load(csb::GUEST_REQUEST), number);
-            card.store(csb::HOST_ANSWERED, number);
+            assert_eq!(card.memory.load(csb::GUEST_REQUEST), number);
+            card.memory.store(csb::HOST_ANSWERED, number);
             assert_eq!(receive(&mut card), [0; 0]);
             assert_eq!(word().load(0), 0);
         }
         // The card answers between the request and the look at the rings.
-        card.store(csb::HOST_ANSWERED, 4);
+        card.memory.store(csb::HOST_ANSWERED, 4);
         assert!(!card.arm(false).unwrap());
         assert_eq!(registers.0.take(), []);
     }
@@ -591,17 +535,17 @@ mod tests {
     fn lengths_and_endless_frames_of_a_hostile_card_are_bounded() {
         let (mut card, registers, _) = card(false, false);
         let words = [65535 | DONE | END, 64 | DONE, 64 | DONE | END | ERROR, DONE | END];
-        (0..).zip(words).for_each(|(index, word)| card.describe(RX, index, 1, word));
+        (0..).zip(words).for_each(|(index, word)| card.memory.describe(RX, index, 1, word));
         assert_eq!(receive(&mut card), [BUFFER, 0]);
         card.publish();
         assert_eq!(registers.values(register::RDT), [3]);
         // Attack: a card that claims every descriptor again and again.
         for _ in 0..3 {
-            (0..SLOTS).for_each(|index| card.describe(RX, index, 1, 60 | DONE | END));
+            (0..SLOTS).for_each(|index| card.memory.describe(RX, index, 1, 60 | DONE | END));
             assert_eq!(receive(&mut card).len(), SLOTS as usize - 1);
         }
         assert_eq!(send(&mut card, 99), SLOTS - 1);
-        (0..SLOTS).for_each(|index| card.describe(TX, index, 1, u64::MAX));
+        (0..SLOTS).for_each(|index| card.memory.describe(TX, index, 1, u64::MAX));
         assert_eq!(send(&mut card, 99), SLOTS - 1);
     }
 }

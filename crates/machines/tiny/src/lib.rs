@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod card_memory;
 pub mod channel;
 mod clock;
 #[cfg(feature = "stock")]
@@ -22,8 +23,11 @@ pub mod function;
 pub mod image;
 mod monitor;
 mod net_device;
+mod owned_rings;
+mod pcnet;
 mod program;
 mod role;
+mod rtl8139;
 mod settings;
 mod slot_ring;
 mod start;
@@ -36,8 +40,11 @@ pub use device::{Device, Pushed};
 pub use e1000::{E1000, Mapped, Registers};
 pub use monitor::Monitor;
 pub use net_device::{NetDevice, NetDeviceError};
+pub use owned_rings::OwnedRings;
+pub use pcnet::Pcnet;
 pub use program::ProgramRing;
 pub use role::{Machine, Resumed, run};
+pub use rtl8139::Rtl8139;
 pub use settings::{Role, Settings, SettingsError};
 pub use slot_ring::{Doorbell, SlotRing};
 pub use start::{FunctionStart, NOTE, VERSION};

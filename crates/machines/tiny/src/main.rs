@@ -6,7 +6,9 @@
 use core::fmt::Write;
 use ringway_mem::Region;
 use ringway_tiny::image::{self, Guest, Start, exit};
-use ringway_tiny::{E1000, Mapped, NetDevice, NetDeviceError, ProgramRing, Role, Settings, run};
+use ringway_tiny::{
+    E1000, Mapped, NetDevice, NetDeviceError, OwnedRings, Pcnet, ProgramRing, Role, Rtl8139, Settings, run,
+};
 
 /// Codes with which the guest ends.
 mod code {
@@ -48,7 +50,16 @@ fn play(guest: &mut Guest, settings: &Settings) -> Result<(), NetDeviceError> {
         run(guest, &mut NoLink, settings)
     } else if settings.card != 0 {
         let registers = Mapped::new(region(settings.card, settings.card_len)?)?;
-        run(guest, &mut E1000::new(registers, region(settings.interrupt, 16)?, settings)?, settings)
+        let interrupt = region(settings.interrupt, 16)?;
+        match settings.card_id {
+            Rtl8139::ID => {
+                run(guest, &mut OwnedRings::<Rtl8139, _>::new(registers, interrupt, settings)?, settings)
+            }
+            Pcnet::ID => {
+                run(guest, &mut OwnedRings::<Pcnet, _>::new(registers, interrupt, settings)?, settings)
+            }
+            _ => run(guest, &mut E1000::new(registers, interrupt, settings)?, settings),
+        }
     } else {
         let memory = region(settings.ring, settings.ring_len)?;
         run(guest, &mut ProgramRing::new(memory, settings.ring_end, region(settings.kick, 4)?)?, settings)

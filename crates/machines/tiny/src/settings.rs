@@ -55,8 +55,11 @@ pub struct Settings {
     pub card: u64,
     /// Bytes of a card's registers.
     pub card_len: u64,
-    /// Address of four words: the first is set when the card interrupts, the third and the fourth are the offset and
-    /// the value of a register write that the monitor carries out when the guest sleeps.
+    /// Vendor and device of the card; all but the RTL8139 and the PCnet are of the e1000 family.
+    pub card_id: u32,
+    /// Address of four words: the first is set when the card interrupts, the second says that a pin is unmasked at
+    /// once, the third and the fourth are the offset and the value of a register write that the monitor carries out
+    /// when the guest sleeps.
     pub interrupt: u64,
     /// Descriptors of each of the card's rings.
     pub slots: u32,
@@ -89,6 +92,7 @@ impl Default for Settings {
             kick: 0,
             card: 0,
             card_len: 0,
+            card_id: 0,
             interrupt: 0,
             slots: 256,
             combine: false,
@@ -155,6 +159,7 @@ impl Settings {
             "polls" => self.polls = value.parse().ok()?,
             "card" => self.card = value.parse().ok()?,
             "card-len" => self.card_len = value.parse().ok()?,
+            "card-id" => self.card_id = value.parse().ok()?,
             "interrupt" => self.interrupt = value.parse().ok()?,
             "slots" => self.slots = Some(value.parse().ok()?).filter(is_ring)?,
             "combine" => self.combine = value.parse().ok()?,

@@ -2,7 +2,8 @@
 //!
 //! The guest finds the card's registers at a fixed address. An access is an exit, which is forwarded to the port; parts
 //! that the port lets its client map are memory of the guest. There is no interrupt controller: an interrupt wakes a
-//! guest that sleeps, and sets a word of its memory.
+//! guest that sleeps, and sets a word of its memory. A card without message signalled interrupts has its pin: it masks
+//! itself, until the monitor unmasks it in place of an interrupt controller.
 
 use crate::vm::{Vm, VmError};
 use ringway_host::{EventFd, HostError, Mapping, PollFd, poll, send_with, try_receive_with, try_write};
@@ -28,13 +29,18 @@ const AREAS_MAX: usize = 16;
 const DOORBELLS_MAX: usize = 8;
 /// Bytes of a write that rings a doorbell.
 const DOORBELL: u64 = 4;
-/// Four words, behind the guest's tables, below its image: the first is set when the card interrupts; the third and the
-/// fourth are the offset and the value of a register write that is carried out when the guest sleeps, if not zero.
+/// Four words, behind the guest's tables, below its image: the first is set when the card interrupts; the second, if
+/// not zero, says that a pin is unmasked at once, instead of when the guest sleeps, since its driver clears no causes;
+/// the third and the fourth are the offset and the value of a register write that is carried out when the guest
+/// sleeps, if not zero.
 const INTERRUPT: u64 = 0x5000;
 const WORDS: u32 = 16;
+const EDGE: usize = 1;
 const OFFSET: usize = 2;
 const VALUE: usize = 3;
 const PAGE: u64 = 4096;
+/// Vendor and device.
+const ID: u64 = 0;
 /// Command register: memory accesses and bus mastering.
 const COMMAND: u64 = 4;
 const COMMAND_BITS: [u8; 2] = [6, 0];
@@ -63,9 +69,9 @@ pub enum CardError {
     /// The registers are not those of a card.
     #[error("the port describes registers that no card has")]
     Registers,
-    /// The card has no message signalled interrupts.
-    #[error("the card has no message signalled interrupts")]
-    NoMsi,
+    /// The card has neither message signalled interrupts nor a pin.
+    #[error("the card has no interrupts")]
+    NoInterrupts,
 }
 
 /// A connection to a port, whose messages take at most a time. Signals must not prolong it: the guest's alarm repeats.
@@ -134,6 +140,9 @@ pub(crate) struct Card {
     /// Nothing is mapped: as with QEMU, writes are posted then.
     posts: bool,
     interrupt: EventFd,
+    /// The interrupt is a pin; whether it interrupted, and has masked itself since.
+    is_pin: bool,
+    masked: bool,
     flag: OwnedSpan,
 }
 
@@ -160,11 +169,15 @@ impl Vm {
             end.filter(|end| end.is_multiple_of(DOORBELL)).ok_or(CardError::Registers)?;
             self.add_doorbell(REGISTERS + offset, eventfd.try_clone()?)?;
         }
-        let interrupt = enable(&mut client)?;
+        let mut id = [0; 4];
+        client.read(pci::CONFIG, ID, &mut id)?;
+        let (interrupt, is_pin) = enable(&mut client)?;
         let memory = Arc::new(Memory::new(vec![self.region().clone()])?);
         let flag = memory.keep_user(self.region().user + INTERRUPT, WORDS).ok_or(MemoryError::Empty)?;
-        self.set_card(Card { client, size, posts: mapped.is_empty(), interrupt, flag })?;
-        Ok(format!("card={REGISTERS} card-len={size} interrupt={INTERRUPT}"))
+        let posts = mapped.is_empty();
+        self.set_card(Card { client, size, posts, interrupt, is_pin, masked: false, flag })?;
+        let id = u32::from_le_bytes(id);
+        Ok(format!("card={REGISTERS} card-len={size} card-id={id} interrupt={INTERRUPT}"))
     }
 }
 
@@ -190,8 +203,9 @@ fn map(bar: &SharedRegion) -> Result<Vec<Region>, CardError> {
     if regions.len() > AREAS_MAX { Err(CardError::Registers) } else { Ok(regions) }
 }
 
-/// Lets the card access memory and send message signalled interrupts, as firmware and a kernel's bus driver do.
-fn enable(client: &mut Client<Stream>) -> Result<EventFd, CardError> {
+/// Lets the card access memory and send interrupts, as firmware and a kernel's bus driver do: message signalled ones,
+/// or by its pin. Returns the eventfd of the interrupt, and whether it is the pin.
+fn enable(client: &mut Client<Stream>) -> Result<(EventFd, bool), CardError> {
     client.write(pci::CONFIG, COMMAND, &COMMAND_BITS)?;
     let mut at = [0; 1];
     client.read(pci::CONFIG, CAPABILITIES, &mut at)?;
@@ -204,15 +218,22 @@ fn enable(client: &mut Client<Stream>) -> Result<EventFd, CardError> {
         client.read(pci::CONFIG, at[0].into(), &mut capability)?;
         if capability[0] == MSI {
             client.write(pci::CONFIG, u64::from(at[0]) + 2, &[1, 0])?;
-            let eventfd = EventFd::new()?;
-            let data = IrqData::Eventfds(vec![eventfd.as_fd().try_clone_to_owned()?]);
-            let action = IrqAction::Trigger;
-            client.set_irqs(SetIrqs { index: pci::MSI, start: 0, count: 1, action, data })?;
-            return Ok(eventfd);
+            return Ok((signalled(client, pci::MSI)?, false));
         }
         at = [capability[1]];
     }
-    Err(CardError::NoMsi)
+    if client.irq(pci::INTX)?.count == 0 {
+        return Err(CardError::NoInterrupts);
+    }
+    Ok((signalled(client, pci::INTX)?, true))
+}
+
+/// The eventfd of the first interrupt of a type.
+fn signalled(client: &mut Client<Stream>, index: u32) -> Result<EventFd, CardError> {
+    let eventfd = EventFd::new()?;
+    let data = IrqData::Eventfds(vec![eventfd.as_fd().try_clone_to_owned()?]);
+    client.set_irqs(SetIrqs { index, start: 0, count: 1, action: IrqAction::Trigger, data })?;
+    Ok(eventfd)
 }
 
 impl Card {
@@ -221,13 +242,26 @@ impl Card {
         &self.interrupt
     }
 
-    /// Sets the guest's word if the card interrupted; whether it did.
-    pub fn collect(&self) -> bool {
+    /// Sets the guest's word if the card interrupted; whether it did, or why the port failed.
+    pub fn collect(&mut self) -> Result<bool, ClientError> {
         let interrupted = self.interrupt.clear();
-        if interrupted && let Some(word) = Words::<u32>::new(self.flag.span()) {
-            word.store_release(0, 1);
+        if interrupted && let Some(words) = Words::<u32>::new(self.flag.span()) {
+            words.store_release(0, 1);
+            self.masked = self.is_pin;
+            if words.load(EDGE) != 0 {
+                self.unmask()?;
+            }
         }
-        interrupted
+        Ok(interrupted)
+    }
+
+    /// Unmasks the pin if it interrupted since: the port sends it again if it is still asserted.
+    pub fn unmask(&mut self) -> Result<(), ClientError> {
+        if !std::mem::take(&mut self.masked) {
+            return Ok(());
+        }
+        let (index, action, data) = (pci::INTX, IrqAction::Unmask, IrqData::All);
+        self.client.set_irqs(SetIrqs { index, start: 0, count: 1, action, data })
     }
 
     /// Carries out the register write that the guest left for its sleep; returns its address too.

@@ -352,6 +352,9 @@ impl Vm {
                         self.counts.registers += 1;
                         refused = register_end(address, result);
                     }
+                    if let Some(Err(error)) = self.card.as_mut().map(Card::unmask) {
+                        refused = Some(End::Card(error.to_string()));
+                    }
                     self.counts.woken += u64::from(park(&self.epoll, &self.wakes, asked.min(left)));
                 }
                 Exit::Out(EXIT, bytes) => return Ok(End::Exit(number(bytes))),
@@ -385,7 +388,11 @@ impl Vm {
             if left.is_zero() {
                 return Ok(End::Time);
             }
-            self.counts.interrupts += u64::from(self.card.as_ref().is_some_and(Card::collect));
+            match self.card.as_mut().map(Card::collect) {
+                None => {}
+                Some(Ok(interrupted)) => self.counts.interrupts += u64::from(interrupted),
+                Some(Err(error)) => return Ok(End::Card(error.to_string())),
+            }
             self.counts.handled += thread_cpu().saturating_sub(exited);
         }
     }

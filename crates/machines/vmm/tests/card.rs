@@ -26,6 +26,9 @@ const SILENT: u64 = 0x104;
 #[derive(Default)]
 struct Card {
     config: BTreeMap<u64, u8>,
+    /// The eventfd of its pin, and how often that was unmasked.
+    pin: Option<EventFd>,
+    unmasked: usize,
     /// Offset, bytes; a read has none.
     log: Vec<(u64, Vec<u8>)>,
     mapped: u64,
@@ -53,11 +56,19 @@ impl Device for Card {
         }
         Ok(())
     }
-    fn set_eventfd(&mut self, _: Irq, _: IrqAction, eventfd: Option<OwnedFd>) -> Result<(), Refused> {
-        eventfd.into_iter().for_each(|eventfd| EventFd::from(eventfd).signal());
+    fn set_eventfd(&mut self, irq: Irq, _: IrqAction, eventfd: Option<OwnedFd>) -> Result<(), Refused> {
+        let Some(eventfd) = eventfd.map(EventFd::from) else { return Ok(()) };
+        eventfd.signal();
+        self.pin = (irq.index == pci::INTX).then_some(eventfd);
         Ok(())
     }
-    fn act(&mut self, _: Irq, _: IrqAction) {}
+    fn act(&mut self, irq: Irq, action: IrqAction) {
+        if (irq.index, action) == (pci::INTX, IrqAction::Unmask) {
+            self.unmasked += 1;
+            // It is asserted still, once.
+            self.pin.iter().filter(|_| self.unmasked == 1).for_each(|pin| pin.signal());
+        }
+    }
     fn reset(&mut self) {}
 }
 
@@ -207,6 +218,33 @@ fn a_register_write_that_waits_for_the_guests_sleep_is_carried_out_once() {
 }
 
 #[test]
+fn a_pin_is_unmasked_when_the_guest_sleeps_or_at_once() {
+    // mov dword [0x5004], edge; mov eax, TIME; three times out 0xf8, eax; hlt: the third one is not woken.
+    let code = |edge: u8, time: u32| {
+        let sleep = [&[0xb8][..], &time.to_le_bytes(), &[0xe7, 0xf8]].concat();
+        let store = [0xc7, 5, 4, 0x50, 0, 0, edge, 0, 0, 0];
+        [&store[..], &sleep, &sleep, &[0xb8, 1, 0, 0, 0, 0xe7, 0xf8, 0xf4]].concat()
+    };
+    // The second signal comes by the first unmasking; that is the second sleep's, or the first interrupt's.
+    for edge in [0, 1] {
+        let Some(mut vm) = machine() else { return };
+        let mut offer = offer(BAR, None);
+        offer.irqs[pci::MSI as usize] = IrqType::default();
+        offer.irqs[pci::INTX as usize] =
+            IrqType { count: 1, flags: IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED };
+        let (path, server) = serve(&format!("pin-{edge}"), offer, BTreeMap::from([(0, 0xec), (1, 0x10)]));
+        let words = vm.attach_card(&path, BOUND).unwrap();
+        assert!(words.contains("card-id=4332 "), "{words}");
+        std::fs::remove_file(path).unwrap();
+        vm.load(&image(&code(edge, 200_000)), "").unwrap();
+        assert_eq!(run(&mut vm, BOUND).0, End::Halted);
+        assert_eq!((vm.counts().interrupts, vm.counts().parks), (2, 3));
+        drop(vm);
+        assert_eq!(server.join().unwrap().unmasked, 2);
+    }
+}
+
+#[test]
 fn a_port_that_fails_or_is_silent_ends_only_its_guest() {
     // mov eax, [0xe0000100]
     let Some((end, ..)) = guest("closes", None, &[0xa1, 0, 1, 0, 0xe0], BOUND) else { return };
@@ -257,7 +295,7 @@ fn ports_that_describe_no_card_are_refused() {
         let mut vm = machine().unwrap();
         let circle = BTreeMap::from([(0x34, 0x40), (0x40, 1), (0x41, next)]);
         let (path, server) = serve(&format!("circle-{number}"), offer(BAR, None), circle);
-        assert!(matches!(vm.attach_card(&path, BOUND), Err(CardError::NoMsi)));
+        assert!(matches!(vm.attach_card(&path, BOUND), Err(CardError::NoInterrupts)));
         std::fs::remove_file(path).unwrap();
         server.join().unwrap();
     }

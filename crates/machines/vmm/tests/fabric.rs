@@ -7,7 +7,7 @@ use crate::common::network::{Device, Network, RING, mac};
 use ringway_port::e1000::Techniques;
 use ringway_vmm::{Counts, End};
 
-fn devices() -> [Device; 9] {
+fn devices() -> [Device; 13] {
     let usual = Techniques::default();
     let plain = Techniques { timers: false, batch: false, cached: false, ..usual };
     let combined = Techniques { moderate: 50_000, combine: true, ..usual };
@@ -22,6 +22,11 @@ fn devices() -> [Device; 9] {
         ("all", Some(("82574l", all)), "csb=true combine=true"),
         ("ring", Some((RING, usual)), ""),
         ("ring", Some((RING, Techniques { mapped: Some(true), ..usual })), "polls=10"),
+        // A pin in place of messages, and rings of at most 64 descriptors.
+        ("plain", Some(("rtl8139", plain)), "batch=1 polls=0"),
+        ("all", Some(("rtl8139", shared)), "csb=true polls=20"),
+        ("plain", Some(("pcnet", plain)), "batch=1 polls=0"),
+        ("combined", Some(("pcnet", combined)), "combine=true polls=10"),
         ("deferred", Some(("82540em", shared)), "csb=true defer=true polls=20"),
     ]
 }

@@ -11,6 +11,7 @@ mod matrix;
 mod memory;
 mod neighbors;
 mod orphans;
+mod overload;
 mod packets;
 mod ports;
 mod repair;

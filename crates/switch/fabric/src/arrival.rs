@@ -455,6 +455,10 @@ impl RxQueue for ArrivalQueue {
         }
     }
 
+    fn framing(&self) -> u32 {
+        self.inner.framing()
+    }
+
     fn refusal(&self, place: usize) -> Option<Reason> {
         if self.mode == Mode::Keep { None } else { self.inner.refusal(place) }
     }

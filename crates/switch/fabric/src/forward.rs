@@ -44,8 +44,9 @@ use properties::Properties;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, add};
 use ringway_mem::Turn;
 use ringway_port::offload::{Completer, Whole};
+use ringway_port::too_big::Answered;
 use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub use tags::{Retag, TagType};
@@ -120,8 +121,11 @@ impl Forwarder {
         }
         meter.stopwatch.took(count);
         meter.stopwatch.enter(Stage::LookUp, count);
-        port.captures.iter().for_each(|point| capture::arrived(point, source, &burst));
-        features.arrived(port, source, &burst, (*hash, turn.now));
+        // Nobody sent answers to this port.
+        if source.answers.is_none() {
+            port.captures.iter().for_each(|point| capture::arrived(point, source, &burst));
+            features.arrived(port, source, &burst, (*hash, turn.now));
+        }
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
@@ -269,8 +273,8 @@ pub struct Source {
     backlog: Backlog,
     captured: Captured,
     mirrored: Mirrored,
-    /// When a frame of it was answered since it was too long; 0: never.
-    answered: Cell<u64>,
+    /// When frames of it were answered since they were too long.
+    answered: Answered,
     /// Its frames are answers to this port alone.
     answers: Option<PortId>,
     flown: Flown,
@@ -291,7 +295,7 @@ impl Source {
             backlog: Backlog::default(),
             captured: Captured::default(),
             mirrored: Mirrored::default(),
-            answered: Cell::default(),
+            answered: Answered::default(),
             answers: None,
             flown: Flown::default(),
         }

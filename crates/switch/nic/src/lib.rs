@@ -20,6 +20,7 @@
 extern crate alloc;
 
 mod chip;
+pub mod csb;
 mod descriptor_ring;
 mod device;
 pub mod e1000;

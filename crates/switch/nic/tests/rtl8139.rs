@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use ringway_frame::{Burst, CountersRef, Needs, Offload, Reason, Storage};
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory, Region, Span};
+use ringway_nic::csb;
 use ringway_nic::rtl8139::{MODEL, Nic, RxEngine, Shared, TxEngine, registers as reg};
 use ringway_nic::{Area, Bus, Chip, Host, Raise, Receive, Settings, Techniques, Transmit};
 use std::fmt::Write;
@@ -57,8 +58,11 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
+        Machine::with(Techniques::default())
+    }
+
+    fn with(techniques: Techniques) -> Machine {
         let memory = Arc::new(Memory::new(vec![region(BASE), region(BASE + LEN)]).expect("two regions"));
-        let techniques = Techniques::default();
         let settings = Settings { model: &MODEL, mac: MAC, techniques, link: true, pages: None };
         let nic = Nic::new(settings).expect("a NIC");
         let counters = CountersRef::private();
@@ -641,4 +645,104 @@ fn a_ring_of_descriptors_without_an_end_is_bounded_work() {
     assert_eq!(machine.descriptor(TX_RING)[0] & OWN, 0, "it was returned");
     let drops = &machine.counters.tx_drops[Reason::BadDescriptor as usize];
     assert_eq!(drops.load(Ordering::Relaxed), 1);
+}
+
+/// Where the shared block is.
+const BLOCK: u64 = BASE + 0x2000;
+
+/// A machine whose driver is up and uses a shared block.
+fn sharing(techniques: Techniques) -> Machine {
+    let mut machine = Machine::with(Techniques { csb: true, ..techniques });
+    machine.write_at(Area::Config, 4, &[7, 0]);
+    machine.start();
+    machine.set(csb::GUEST_CSB_ON, 1);
+    machine.write(reg::CSBA + 4, 4, (BLOCK >> 32) as u32);
+    machine.write(reg::CSBA, 4, BLOCK as u32);
+    machine
+}
+
+impl Machine {
+    fn set(&self, word: usize, value: u32) {
+        self.poke(BLOCK + 4 * word as u64, &value.to_le_bytes());
+    }
+
+    fn get(&self, word: usize) -> u32 {
+        u32::from_le_bytes(self.peek(BLOCK + 4 * word as u64, 4).try_into().expect("four bytes"))
+    }
+}
+
+#[test]
+fn a_shared_block_says_whether_to_ring() {
+    let mut machine = sharing(Techniques::default());
+    let mut subsystem = [0; 2];
+    machine.nic.read(Area::Config, 0x2e, &mut subsystem);
+    assert_eq!(u16::from_le_bytes(subsystem), csb::SUBSYSTEM);
+    assert!(machine.take(0).is_empty() && machine.arm());
+    assert_eq!(machine.get(csb::HOST_NEED_TXKICK), 1);
+    let kicks = machine.kicks;
+    machine.write(reg::CSBTXKICK, 4, 7);
+    assert_eq!((machine.kicks, machine.nic.doorbells()[0]), (kicks + 1, 1));
+    machine.send(&[3; 60], 60, [0; 2]);
+    assert!(!machine.arm(), "there is a frame");
+    assert_eq!(machine.get(csb::HOST_NEED_TXKICK), 0);
+    assert_eq!(machine.take(1).len(), 1);
+    assert_eq!(machine.get(csb::HOST_TDH), 1);
+}
+
+#[test]
+fn a_request_in_the_block_has_one_interrupt_that_nobody_clears() {
+    let mut machine = sharing(Techniques::default());
+    let frame = |number: u8| [&MAC[..], &[2, 0, 0, 0, 0, 9, 0x88, 0xb5], &[number; 46]].concat();
+    let before = machine.interrupts;
+    machine.receive(&frame(0));
+    assert_eq!((machine.interrupts - before, machine.poll().len()), (0, 1), "nobody asked");
+    for request in 1..4 {
+        machine.set(csb::GUEST_NEED_RXKICK, 1);
+        machine.set(csb::GUEST_REQUEST, request);
+        for _ in 0..3 {
+            machine.receive(&frame(1));
+        }
+        assert_eq!((machine.interrupts - before, machine.poll().len()), (request.into(), 3));
+        assert_eq!((machine.get(csb::HOST_ANSWERED), machine.get(csb::HOST_ISR)), (request, 1));
+        // The pin is not asserted: an unmasking does not repeat it.
+        assert!(!machine.nic.level() && machine.read(reg::ISR, 2) == 0);
+    }
+    assert_eq!(machine.get(csb::HOST_RDH), 10);
+    machine.set(csb::GUEST_NEED_TXKICK, 1);
+    machine.set(csb::GUEST_REQUEST, 9);
+    machine.send(&frame(2), 60, [0; 2]);
+    machine.take(1);
+    assert_eq!((machine.interrupts - before, machine.get(csb::HOST_ANSWERED)), (4, 9));
+}
+
+#[test]
+fn a_block_ends_with_a_reset_and_may_lie_anywhere() {
+    let mut machine = sharing(Techniques::default());
+    let frame = [&MAC[..], &[2, 0, 0, 0, 0, 9, 0x88, 0xb5], &[1; 46]].concat();
+    for address in [0, 3, BASE + 2 * LEN - 64, u64::MAX] {
+        machine.write(reg::CSBA + 4, 4, (address >> 32) as u32);
+        machine.write(reg::CSBA, 4, address as u32);
+        let before = machine.interrupts;
+        machine.write(reg::ISR, 2, 0xffff);
+        machine.receive(&frame);
+        assert_eq!(machine.interrupts - before, 1, "attack: {address:#x} is no block; registers are used");
+        assert_eq!(machine.poll().len(), 1);
+    }
+    machine.write(reg::CSBA + 4, 4, 0);
+    machine.write(reg::CSBA, 4, BLOCK as u32);
+    let before = machine.interrupts;
+    machine.receive(&frame);
+    assert_eq!((machine.interrupts - before, machine.poll().len()), (0, 1), "nobody asked in the block");
+    machine.start();
+    assert_eq!((machine.read(reg::CSBA, 4), machine.read(reg::CSBA + 4, 4)), (0, 0));
+    let before = machine.interrupts;
+    machine.receive(&frame);
+    assert_eq!(machine.interrupts - before, 1);
+    // Without the technique an address is not taken over.
+    let mut machine = Machine::up();
+    machine.set(csb::GUEST_CSB_ON, 1);
+    machine.write(reg::CSBA, 4, BLOCK as u32);
+    let before = machine.interrupts;
+    machine.receive(&frame);
+    assert_eq!(machine.interrupts - before, 1);
 }

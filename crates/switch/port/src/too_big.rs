@@ -1,8 +1,10 @@
 //! Answers to frames that are too long for where they go: "fragmentation needed" (RFC 1191) and "packet too big" (RFC
 //! 4443), from the address that the packet was for, as Linux's tunnels send them.
 
+use ringway_frame::fnv1a;
 use ringway_wire::icmp::{v4, v6};
 use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, Protocol, Sum, ipv4, ipv6, vlan};
+use std::cell::Cell;
 
 /// Length of two VLAN tags.
 const TAGS: usize = 8;
@@ -17,16 +19,52 @@ const SMALLEST: usize = 68;
 const SMALLEST_V6: usize = 1280;
 /// TTL and hop limit of answers.
 const TTL: u8 = 64;
+/// Nanoseconds between two answers to senders with one place.
+pub const EVERY: u64 = 1_000_000;
+/// Places of the senders behind a queue.
+pub const SENDERS: usize = 16;
 
 /// The answer to a frame that begins with `frame`, at least [`LONGEST`] bytes of it, for a way that carries frames of
-/// `most` bytes. `None` if the packet may be fragmented, or must not be answered.
+/// `most` bytes. `None` if the packet may be fragmented, must not be answered, or is short enough itself: its frame is
+/// padded.
 pub fn answer(frame: &[u8], most: usize) -> Option<Vec<u8>> {
     answer_with(frame, |link| most.checked_sub(link))
 }
 
-/// As [`answer`], for a port whose frames may have `largest` bytes with two VLAN tags.
-pub fn answer_for_port(frame: &[u8], largest: usize) -> Option<Vec<u8>> {
-    answer_with(frame, |_| largest.checked_sub(Ethernet::LEN + TAGS).filter(|mtu| *mtu >= SMALLEST))
+/// As [`answer`], for a port whose frames may have `largest` bytes, of which `framing` are for what precedes a packet,
+/// whether a frame has all of it or not.
+pub fn answer_for_port(frame: &[u8], largest: usize, framing: usize) -> Option<Vec<u8>> {
+    answer_with(frame, |link| largest.checked_sub(framing.max(link)).filter(|mtu| *mtu >= SMALLEST))
+}
+
+/// When the senders behind a queue were answered, in nanoseconds; 0: never. One that sends long packets all the time
+/// does not keep the others from being answered.
+#[derive(Debug, Default)]
+pub struct Answered([Cell<u64>; SENDERS]);
+
+impl Answered {
+    /// Where the time of an answer to the sender of a frame that begins with `head` is written, unless that was answered
+    /// less than a millisecond ago, or another one with its place was.
+    ///
+    /// Attack: a sender of long frames at its full rate, each of which would cost another frame; also from many
+    /// addresses.
+    pub fn due(&self, head: &[u8], now: u64) -> Option<&Cell<u64>> {
+        let cell = &self.0[place_of_sender(head)];
+        let last = cell.get();
+        (last == 0 || now.saturating_sub(last) >= EVERY).then_some(cell)
+    }
+}
+
+/// The place of the sender of the packet in a frame that begins with `head`, by the addresses that it is from.
+fn place_of_sender(head: &[u8]) -> usize {
+    let Some((ethernet, rest)) = Ethernet::split(head) else { return 0 };
+    let address = vlan::untag(ethernet.ethertype, rest).and_then(|inner| match inner.ethertype {
+        EtherType::IPV4 => inner.payload.get(12..16),
+        EtherType::IPV6 => inner.payload.get(8..24),
+        _ => None,
+    });
+    let bytes = ethernet.source.0.iter().chain(address.unwrap_or_default());
+    (fnv1a(bytes.copied()) % SENDERS as u64) as usize
 }
 
 /// As [`answer`]; `mtu` is that for headers before the packet of so many bytes.
@@ -54,7 +92,8 @@ fn answer_v4(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
     let may_fragment = ip.fragment.get() & ipv4::DONT_FRAGMENT == 0;
     let are_hosts = ipv4::is_host(ip.source_addr()) && ipv4::is_host(ip.destination_addr());
     let is_right = ip.is_checksum_valid(options);
-    if may_fragment || ip.is_later_fragment() || is_error || !are_hosts || !is_right {
+    let is_long = usize::from(ip.total_length.get()) > mtu;
+    if may_fragment || ip.is_later_fragment() || is_error || !are_hosts || !is_right || !is_long {
         return None;
     }
     let quoted = &packet[..packet.len().min(QUOTED_V4)];
@@ -93,6 +132,9 @@ fn answer_v6(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
     }
     // Less is discarded (RFC 8201, 4).
     let mtu = mtu.max(SMALLEST_V6);
+    if Ipv6::LEN + usize::from(ip.header.payload_length.get()) <= mtu {
+        return None;
+    }
     let quoted = &packet[..packet.len().min(QUOTED_V6)];
     let len = Icmp::LEN + quoted.len();
     let header = Ipv6 {
@@ -171,11 +213,49 @@ mod tests {
     fn a_port_counts_tags_among_the_bytes_of_a_frame() {
         let packet = packet_v4(Protocol::UDP, ipv4::DONT_FRAGMENT, 0x0a00_0001);
         for tags in 0..3 {
-            let answer = answer_for_port(&frame(tags, EtherType::IPV4, &packet), 1522).unwrap();
-            let mtu = 14 + 4 * tags + 20 + 6;
-            assert_eq!(answer[mtu..mtu + 2], 1500u16.to_be_bytes());
+            let at = 14 + 4 * tags + 20 + 6;
+            for (largest, framing) in [(1522, 22), (1518, 18)] {
+                let sent = frame(tags, EtherType::IPV4, &packet);
+                let answer = answer_for_port(&sent, largest, framing).unwrap();
+                // A second tag is not in the 18 bytes.
+                let mtu = largest - framing.max(14 + 4 * tags);
+                assert_eq!(answer[at..at + 2], (mtu as u16).to_be_bytes(), "{largest} bytes, {tags} tags");
+            }
         }
-        assert_eq!(answer_for_port(&frame(0, EtherType::IPV4, &packet), 22 + 67), None);
+        assert_eq!(answer_for_port(&frame(0, EtherType::IPV4, &packet), 22 + 67, 22), None);
+    }
+
+    #[test]
+    fn a_packet_whose_frame_is_only_padded_is_not_answered() {
+        let v4 = packet_v4(Protocol::UDP, ipv4::DONT_FRAGMENT, 0x0a00_0001);
+        let ipv6 = Ipv6 {
+            payload_length: 1960.into(),
+            next_header: Protocol::UDP,
+            source: (0xfd << 120 | 1).into(),
+            destination: (0xfd << 120 | 2).into(),
+            ..Ipv6::EMPTY
+        };
+        let v6 = [ipv6.bytes(), &[0; 1960]].concat();
+        for (ethertype, packet) in [(EtherType::IPV4, v4), (EtherType::IPV6, v6)] {
+            let padded = frame(0, ethertype, &[&packet[..], &[0; 500]].concat());
+            assert!(answer(&padded, 14 + 2000).is_none(), "it has 2000 bytes");
+            assert!(answer(&padded, 14 + 1999).is_some());
+        }
+    }
+
+    #[test]
+    fn senders_have_places_by_both_of_their_addresses() {
+        let place = |mac: u8, source: u32, tags: usize| {
+            let mut frame = frame(tags, EtherType::IPV4, &packet_v4(Protocol::UDP, 0, source));
+            frame[11] = mac;
+            place_of_sender(&frame)
+        };
+        let all =
+            |places: &mut dyn Iterator<Item = usize>| places.collect::<std::collections::BTreeSet<_>>().len();
+        assert!(all(&mut (0..=255).map(|mac| place(mac, 0x0a00_0001, 0))) == SENDERS);
+        assert!(all(&mut (0..256).map(|host| place(1, 0x0a00_0000 + host, 1))) == SENDERS, "behind a router");
+        assert_eq!(place(7, 9, 0), place(7, 9, 2), "one sender has one place");
+        assert_eq!(place_of_sender(&[0; 9]), 0);
     }
 
     #[test]

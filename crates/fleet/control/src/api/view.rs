@@ -273,6 +273,9 @@ pub struct Counts {
     /// Frames for the port that became part of the frame before them: they are not in `rx_frames`.
     #[serde(default)]
     pub joined: u64,
+    /// Frames of the peer that were too long for their destination, and whose senders were told so.
+    #[serde(default)]
+    pub answered: u64,
 }
 
 impl Counts {
@@ -301,6 +304,7 @@ impl Counts {
         self.session_pauses += other.session_pauses;
         self.unlearned += other.unlearned;
         self.joined += other.joined;
+        self.answered += other.answered;
         for (reason, count) in &other.tx_drops {
             *self.tx_drops.entry(reason.clone()).or_default() += count;
         }

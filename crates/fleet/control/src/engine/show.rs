@@ -182,6 +182,9 @@ impl Engine {
     }
 }
 
+/// The word of the frames that were answered.
+const ANSWERED: usize = (offset_of!(Counters, tx_place) + offset_of!(RingPlace, answered)) / 8;
+
 /// Names the words of an entry of the counters page.
 pub(super) fn counts(words: &[u64; Counters::WORDS]) -> Counts {
     let [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, drops @ ..] = words;
@@ -217,6 +220,7 @@ pub(super) fn counts(words: &[u64; Counters::WORDS]) -> Counts {
         // Behind what is kept of a session.
         unlearned: peer[4],
         joined: peer[5],
+        answered: words[ANSWERED],
     }
 }
 
@@ -241,6 +245,7 @@ mod tests {
         add(&counters.session_pauses, 12);
         add(&counters.unlearned, 15);
         add(&counters.joined, 16);
+        add(&counters.tx_place.answered, 17);
         counters.drop_tx(Reason::Short, 3);
         counters.drop_rx(Reason::BadSource, 4);
         counters.drop_tx(Reason::Isolated, 13);
@@ -265,11 +270,12 @@ mod tests {
             let later = words[(of + offset_of!(RingPlace, later_drops)) / 8..].iter_mut();
             later.zip(&place.later_drops).for_each(|(word, counter)| *word = counter.load(Relaxed));
         }
+        words[ANSWERED] = counters.tx_place.answered.load(Relaxed);
         let counts = counts(&words);
         assert_eq!((counts.rx_bytes, counts.faults, counts.drops()), (1500, 2, 34));
         assert_eq!((counts.memory_resident, counts.memory_grown), (10, 9));
         assert_eq!((counts.moved, counts.session_pauses), (11, 12));
-        assert_eq!((counts.unlearned, counts.joined), (15, 16));
+        assert_eq!((counts.unlearned, counts.joined, counts.answered), (15, 16, 17));
         assert_eq!((counts.iotlb_hits, counts.iotlb_misses, counts.iotlb_faults), (15, 5, 6));
         assert_eq!(counts.tx_drops, BTreeMap::from([("short".to_string(), 3), ("isolated".to_string(), 13)]));
         assert_eq!(

@@ -118,11 +118,16 @@ fn techniques(section: &mut Section<'_>, model: &Model) -> Techniques {
         csb: table.boolean("csb").unwrap_or(usual.csb),
         cached: table.boolean("cached").unwrap_or(usual.cached),
     };
-    let needs_map =
-        [(read.mapped == Some(true), "doorbells"), (read.in_place, "in-place"), (read.csb, "csb")];
-    for (_, key) in needs_map.iter().filter(|(is_set, _)| *is_set && !model.may_map) {
-        let what =
-            format!("`{key}` is for models of the e1000 family; {} has no registers for it", model.name);
+    let may_map: fn(&Model) -> bool = |model| model.may_map;
+    let needs = [
+        (read.mapped == Some(true), "doorbells", may_map),
+        (read.in_place, "in-place", may_map),
+        (read.csb, "csb", |model| model.has_csb),
+    ];
+    for (_, key, has) in needs.iter().filter(|(is_set, _, has)| *is_set && !has(model)) {
+        let others = MODELS.iter().filter(|other| has(other)).map(|other| other.name);
+        let others: Vec<&str> = others.collect();
+        let what = format!("`{key}` is for {}; {} has no registers for it", others.join(", "), model.name);
         table.error(key, what, "leave it out");
     }
     table.finish(|_| None);

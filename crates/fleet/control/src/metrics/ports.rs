@@ -46,6 +46,11 @@ const OF_PORTS: &[Counter<Counts>] = &[
         "Frames for a port that became part of the frame before them.",
         |c| c.joined,
     ),
+    (
+        "ringway_port_answered_frames_total",
+        "Frames of a port that were too long for their destination, and whose senders were told so.",
+        |c| c.answered,
+    ),
     ("ringway_port_session_pauses_total", "Pauses of a peer's session that was woken too often.", |c| {
         c.session_pauses
     }),

@@ -180,7 +180,7 @@ mod tests {
         fields!(Counters: memory_resident memory_grown moved session_pauses session settings unlearned);
         fields!(Counters: joined);
         fields!(Counters: tx_place rx_place control_place);
-        fields!(RingPlace: position first later_drops);
+        fields!(RingPlace: position first later_drops answered);
         Reason::ALL.iter().for_each(|reason| writeln!(text, "{}", reason.name()).unwrap());
         text
     }

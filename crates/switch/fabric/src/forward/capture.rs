@@ -53,7 +53,9 @@ impl Delivery<'_, '_, '_> {
             let lost = self.put_and_capture(to, burst, frames);
             if (lost.frames as usize) < frames.len() {
                 let times = (self.hash, self.turn.now);
-                let ends = (self.port, to.slot.port);
+                // Answers were not mirrored where they arrived.
+                let from = self.source.answers.is_none().then_some(self.port);
+                let ends = (from, to.slot.port);
                 self.decided.mirrored.borrow_mut().delivered(self.topology, ends, burst, frames, times);
             }
             return;
@@ -94,6 +96,18 @@ impl Delivery<'_, '_, '_> {
         reason: Reason,
         frames: impl Iterator<Item = usize> + Clone,
     ) {
+        self.capture_dropped_in(port, reason, self.burst, frames);
+    }
+
+    /// As [`Delivery::capture_dropped`], of frames of `burst`, which were made for the port.
+    #[cold]
+    pub(super) fn capture_dropped_in(
+        &self,
+        port: PortId,
+        reason: Reason,
+        burst: &Burst<'_>,
+        frames: impl Iterator<Item = usize> + Clone,
+    ) {
         if !self.topology.has_captures {
             return;
         }
@@ -104,7 +118,7 @@ impl Delivery<'_, '_, '_> {
         let Some(point) = self.point(port) else { return };
         let direction = if is_own { Direction::Inbound } else { Direction::Outbound };
         let event = CaptureEvent { direction, drop: Some(reason), is_uncertain: false };
-        point.add(self.source.worker(), event, self.burst, frames);
+        point.add(self.source.worker(), event, burst, frames);
     }
 }
 
@@ -114,7 +128,7 @@ pub(super) fn numbers(frames: &[u16]) -> impl Iterator<Item = usize> + Clone {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::tests::{Bench, frame};
     use super::*;
     use crate::capture::CaptureBuffer;
@@ -126,14 +140,15 @@ mod tests {
     use std::sync::Arc;
 
     /// A capture of ports 0..3 of a bench, and its memory.
-    struct Reading {
+    pub(in super::super) struct Reading {
         memory: Arc<Mapping>,
         geometry: Geometry,
         consumers: Vec<Consumer>,
-        frames: Vec<(u16, CaptureEvent, u64, Vec<u8>)>,
+        /// The port, what happened, when, and the first bytes.
+        pub(in super::super) frames: Vec<(u16, CaptureEvent, u64, Vec<u8>)>,
     }
 
-    fn buffer(bytes: usize, settings: &Capture) -> (Arc<CaptureBuffer>, Reading) {
+    pub(in super::super) fn buffer(bytes: usize, settings: &Capture) -> (Arc<CaptureBuffer>, Reading) {
         let geometry = Geometry::new(2, 3, bytes);
         let file = memfd("ringway-test-capture", geometry.bytes()).unwrap();
         let memory = Mapping::sealed(&file).unwrap();
@@ -146,7 +161,7 @@ mod tests {
     }
 
     impl Reading {
-        fn read(&mut self) {
+        pub(in super::super) fn read(&mut self) {
             for (number, consumer) in self.consumers.iter_mut().enumerate() {
                 let lane = self.geometry.lane(self.memory.words(), number).unwrap();
                 let frames = &mut self.frames;
@@ -179,7 +194,7 @@ mod tests {
         }
     }
 
-    fn settings(filter: &str) -> Capture {
+    pub(in super::super) fn settings(filter: &str) -> Capture {
         let ports = ["a", "b", "c"].map(String::from).to_vec();
         let filter = filter.into();
         Capture { ports, inbound: true, outbound: true, drops: true, filter, snap_len: 40, verdicts: false }

@@ -110,7 +110,8 @@ impl Unsuited<'_, '_> {
             Outcome::Dropped(reason) => {
                 to.slot.counters.drop_rx(*reason, 1);
                 if *reason == Reason::Long && is_only {
-                    delivery.answer_long(to.slot.port, usize::from(*input), *largest);
+                    let long = [*largest, to.queue.framing()];
+                    delivery.answer_long(to.slot.port, usize::from(*input), long);
                 }
                 delivery.capture_dropped(to.slot.port, *reason, [usize::from(*input)].into_iter());
                 0

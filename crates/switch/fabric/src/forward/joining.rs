@@ -1,6 +1,5 @@
 //! Destinations for which segments of a burst are joined into large frames.
 
-use super::capture::numbers;
 use super::destination::{Destination, Unsuited};
 use super::wait::{Cut, Full};
 use super::{Delivery, before};
@@ -99,8 +98,9 @@ impl<'d> Delivery<'d, '_, '_> {
         self.meter.stopwatch.enter(Stage::Reserve, 0);
         let Some(joined) = joined else { return Err(to) };
         to.reserve(self.turn, &joined.burst, joined.names());
-        // Attack: a guest that has room for some segments of a frame, but never for all.
-        if to.fits == 0 {
+        // Attack: a guest that has room for some segments of a frame, but never for all. A ring of few or small slots
+        // refuses what it takes in pieces.
+        if to.fits == 0 || (0..to.fits).any(|place| to.queue.refusal(place).is_some()) {
             return Err(to);
         }
         self.see(&mut to, list);
@@ -135,11 +135,11 @@ impl JoinedDestination<'_, '_> {
         to.reserve(delivery.turn, &joined.burst, joined.names());
         let outputs = to.fits;
         delivery.put(to, &joined.burst, &joined.names()[..outputs]);
-        let lost = joined.names().get(outputs..).unwrap_or_default();
+        let lost = outputs..joined.burst.len();
         if !lost.is_empty() {
             // Attack: a peer that took back the room that it had for the same frames.
             to.slot.counters.drop_rx(Reason::Full, lost.len());
-            delivery.capture_dropped(to.slot.port, Reason::Full, numbers(&frames[..lost.len()]));
+            delivery.capture_dropped_in(to.slot.port, Reason::Full, &joined.burst, lost);
         }
         to.fits = frames.len();
         add(&to.slot.counters.joined, (frames.len() - joined.burst.len()) as u64);

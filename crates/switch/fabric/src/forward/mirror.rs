@@ -104,11 +104,16 @@ fn of_arriving(port: &Port) -> impl Iterator<Item = &Arc<MirrorTarget>> {
     rules.iter().filter(|rule| rule.from).map(|rule| &rule.target)
 }
 
-/// The ports that get copies of frames which a port's peer receives, from port `from`. Those that got one when the
-/// frame arrived get no second one.
-fn of_leaving<'p>(to: &'p Port, from: &'p Port) -> impl Iterator<Item = &'p Arc<MirrorTarget>> {
-    let rules = to.mirrors.as_deref().unwrap_or_default();
-    let has_one = |target: &MirrorTarget| of_arriving(from).any(|own| own.port == target.port);
+/// The ports that get copies of frames which a port's peer receives, from port `from` if a peer sent them. Those that
+/// got one when the frame arrived get no second one.
+fn of_leaving<'p>(
+    to: &'p Port,
+    from: impl Into<Option<&'p Port>>,
+) -> impl Iterator<Item = &'p Arc<MirrorTarget>> {
+    let (rules, from) = (to.mirrors.as_deref().unwrap_or_default(), from.into());
+    let has_one = move |target: &MirrorTarget| {
+        from.is_some_and(|from| of_arriving(from).any(|own| own.port == target.port))
+    };
     rules.iter().filter(move |rule| rule.to && !has_one(&rule.target)).map(|rule| &rule.target)
 }
 
@@ -157,7 +162,7 @@ impl MirrorCopies {
     pub(super) fn delivered(
         &mut self,
         topology: &Topology,
-        (from, to): (&Port, PortId),
+        (from, to): (Option<&Port>, PortId),
         burst: &Burst<'_>,
         frames: &[u16],
         times: (FlowHash, u64),

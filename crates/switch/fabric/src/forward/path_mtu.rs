@@ -6,31 +6,26 @@
 use super::trace::OneFrame;
 use super::{Delivery, Forwarder, Served, Source};
 use crate::topology::Topology;
-use ringway_frame::{CountersRef, Offload};
+use ringway_frame::{CountersRef, Offload, add};
 use ringway_mem::Turn;
 use ringway_port::too_big::{LONGEST, answer_for_port};
 use ringway_switch::PortId;
-
-/// Nanoseconds between two answers to one queue.
-const EVERY: u64 = 1_000_000;
 
 /// Answers that wait for the end of a burst, each with the port where it enters, and that of the sender.
 pub(super) type Answers = Vec<([PortId; 2], Vec<u8>)>;
 
 impl Delivery<'_, '_, '_> {
-    /// Answers a frame that is longer than `largest` bytes, the most that `port` takes.
-    ///
-    /// Attack: a port that sends long frames at its full rate, each of which would cost another frame.
+    /// Answers a frame that is longer than `largest` bytes, the most that `port` takes, of which `framing` are no
+    /// packet's.
     #[cold]
-    pub(super) fn answer_long(&self, port: PortId, frame: usize, largest: u32) {
-        let (answered, now) = (&self.source.answered, self.turn.now);
-        if now.saturating_sub(answered.get()) < EVERY && answered.get() != 0 {
-            return;
-        }
+    pub(super) fn answer_long(&self, port: PortId, frame: usize, [largest, framing]: [u32; 2]) {
+        let now = self.turn.now;
+        let Some(answered) = self.source.answered.due(self.burst.head(frame), now) else { return };
         let mut head = [0; LONGEST];
         let len = (self.burst.meta(frame).len as usize).min(LONGEST);
         let read = self.burst.read(frame, 0, &mut head[..len]);
-        if let Some(answer) = answer_for_port(&head[..read], largest as usize) {
+        if let Some(answer) = answer_for_port(&head[..read], largest as usize, framing as usize) {
+            add(&self.source.counters.tx_place.answered, 1);
             answered.set(now.max(1));
             self.decided.answers.borrow_mut().push(([port, self.source.port], answer));
         }
@@ -55,11 +50,15 @@ impl Forwarder {
 
 #[cfg(test)]
 mod tests {
+    use super::super::capture::tests::{buffer, settings};
     use super::super::tests::{Bench, frame};
     use super::*;
     use ringway_frame::Reason;
+    use ringway_port::too_big::{EVERY, SENDERS};
     use ringway_spec::{Policy, Vlans};
     use ringway_wire::fields::Described;
+    use ringway_wire::pcapng::Direction;
+    use std::sync::atomic::Ordering::Relaxed;
 
     /// A packet of so many bytes from port 0 to port 1.
     fn packet(what: &str, len: usize) -> &'static [u8] {
@@ -100,6 +99,66 @@ mod tests {
             assert_eq!(u16::from_be_bytes([told[mtu - 2], told[mtu - 1]]), 9_000 - 22);
             assert!(bench.got(2).is_empty());
         }
+    }
+
+    /// The MTU of which an answer to a packet of IPv4 tells.
+    fn told(answer: &[u8]) -> u16 {
+        u16::from_be_bytes([answer[40], answer[41]])
+    }
+
+    #[test]
+    fn one_sender_does_not_keep_another_from_being_answered() {
+        let mut bench = Bench::new(3);
+        bench.teach();
+        let of = |host: u8| packet(&format!("tcp,nw_src=10.0.0.{host},nw_dst=10.0.0.9"), 9_500);
+        let all: Vec<_> = (1..200).map(of).collect();
+        // One sends all the time, many others once.
+        for _ in 0..4 {
+            bench.send(0, &[all[0]; 60]);
+            serve(&mut bench, 0);
+        }
+        assert_eq!(bench.got(0).len(), 1);
+        all.chunks(60).for_each(|some| {
+            bench.send(0, some);
+            serve(&mut bench, 0);
+        });
+        assert_eq!(bench.got(0).len(), SENDERS - 1, "as many as have places");
+        assert_eq!(bench.counters(0).tx_place.answered.load(Relaxed), SENDERS as u64);
+        bench.now += EVERY;
+        bench.send(0, &[all[0]]);
+        serve(&mut bench, 0);
+        assert_eq!(bench.got(0).len(), 1);
+    }
+
+    #[test]
+    fn what_precedes_a_packet_is_what_the_port_says() {
+        for framing in [14 + 4, 14 + 8] {
+            let mut bench = Bench::new(2);
+            bench.teach();
+            bench.change(1, |peer| peer.framing = Some(framing));
+            bench.send(0, &[packet("tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2", 9_500)]);
+            serve(&mut bench, 0);
+            assert_eq!(u32::from(told(&bench.got(0)[0])), 9_000 - framing);
+        }
+    }
+
+    #[test]
+    fn a_capture_does_not_show_answers_as_frames_of_the_destination() {
+        let mut bench = Bench::new(3);
+        bench.teach();
+        let (point, mut reading) = buffer(1 << 20, &settings(""));
+        bench.capture(&[point]);
+        bench.send(0, &[packet("tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2", 9_500)]);
+        serve(&mut bench, 0);
+        assert_eq!(bench.got(0).len(), 1);
+        reading.read();
+        let seen: Vec<_> = reading
+            .frames
+            .iter()
+            .map(|(port, event, ..)| (*port, event.direction == Direction::Inbound, event.drop))
+            .collect();
+        let expected = [(0, true, None), (1, false, Some(Reason::Long)), (0, false, None)];
+        assert_eq!(seen, expected, "the packet, that it was dropped, and the answer");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::mirror::{MirrorRule, MirrorTarget};
 use crate::policy::PortPolicy;
 use crate::topology::{Steer, Switch};
 use proptest::prelude::*;
-use ringway_frame::{Caps, Lost, Needs, Offload, RxQueue};
+use ringway_frame::{Caps, Lost, Needs, Offload, Reason, RxQueue};
 use ringway_mem::{Reader, Span};
 use ringway_spec as spec;
 use ringway_switch::snooping::Snooping;
@@ -57,6 +57,13 @@ pub(super) struct Peer {
     pub(super) half: Option<bool>,
     /// Number of frames that wait, if it is a function on a worker.
     pub(super) waiting: Option<usize>,
+    /// Bytes of its longest frame that are no packet's, unless as usual.
+    pub(super) framing: Option<u32>,
+    /// Its room at the next times that somebody reserves some.
+    pub(super) rooms: VecDeque<usize>,
+    /// The length from which on it refuses frames, and which of the reserved ones it refuses.
+    pub(super) refuses: Option<u32>,
+    refused: Vec<bool>,
 }
 
 impl Peer {
@@ -100,12 +107,24 @@ impl RxQueue for Shared {
         (!peer.away).then_some(Caps { offloads: peer.takes, largest: 9000 })
     }
 
+    fn framing(&self) -> u32 {
+        self.0.lock().unwrap().framing.unwrap_or(22)
+    }
+
     fn wants_joined(&self) -> bool {
         true
     }
 
-    fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
-        self.0.lock().unwrap().room.min(which.len())
+    fn reserve(&mut self, _turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {
+        let mut peer = self.0.lock().unwrap();
+        let most = peer.refuses.unwrap_or(u32::MAX);
+        peer.refused = which.iter().map(|frame| burst.meta(usize::from(*frame)).len > most).collect();
+        peer.room = peer.rooms.pop_front().unwrap_or(peer.room);
+        peer.room.min(which.len())
+    }
+
+    fn refusal(&self, place: usize) -> Option<Reason> {
+        self.0.lock().unwrap().refused.get(place).is_some_and(|refused| *refused).then_some(Reason::Long)
     }
 
     fn put(&mut self, _turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {

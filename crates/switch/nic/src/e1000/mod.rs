@@ -1,7 +1,6 @@
 //! What the models of the e1000 family share. Read `nic.rs` first, then `tx.rs` and `rx.rs`, which describe its
 //! descriptors to the engines.
 
-pub mod csb;
 mod eeprom;
 mod filter;
 mod interrupts;
@@ -16,6 +15,7 @@ mod stats;
 mod tail;
 mod tx;
 
+pub use crate::csb;
 pub use crate::device::{Accesses, Area, Effects, Host, Raise};
 use crate::engine::{RxEngine as RxOf, TxEngine as TxOf};
 pub(crate) use eeprom::Pins;

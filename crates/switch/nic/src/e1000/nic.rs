@@ -9,6 +9,7 @@ use super::shared::{LINK_UP, PAGES, Shared, in_pages};
 use super::stats::Readings;
 use super::{RxEngine, TxEngine};
 use crate::chip::{self, Chip};
+use crate::csb;
 use crate::device::{Accesses, Area, Effects, Host, words};
 use crate::engine::Family;
 use crate::pci::{Bar, Capability, ConfigSpace, Identity, Space};
@@ -37,8 +38,6 @@ const FPD: u32 = 1 << 31;
 const RAH_BITS: u32 = VALID | 0x3_ffff;
 /// Nanoseconds of a unit of ITR.
 const ITR_UNIT: u64 = 256;
-/// Subsystem of a device with a shared block, by which its driver finds it.
-const CSB_SUBSYSTEM: u16 = 0x1101;
 
 /// What distinguishes the models of the family.
 #[derive(Debug)]
@@ -519,7 +518,7 @@ impl Chip for Nic {
 fn config(model: &Model, techniques: Techniques) -> ConfigSpace {
     let mut identity = model.identity;
     if techniques.csb {
-        identity.subsystem = CSB_SUBSYSTEM;
+        identity.subsystem = csb::SUBSYSTEM;
     }
     ConfigSpace::new(&identity)
 }

@@ -1,12 +1,12 @@
 //! The receive descriptors, in all their formats.
 
-use super::csb::Csb;
 use super::filter::{Mode, largest, threshold};
 use super::interrupts::{RXDMT0, RXO, RXT0, SRPD};
 use super::registers as reg;
 use super::shared::{Bus, Shared};
 use super::stats::Tally;
 use super::tail::{set_head, tail};
+use crate::csb::Csb;
 use crate::descriptor_ring::{Part, Ring};
 use crate::device::Raise;
 use crate::engine::{Direction, Frame, Missing, Reserved, RxLayout};

@@ -1,9 +1,9 @@
 //! What the session's side and the workers share: registers that workers read, rings, interrupts, statistics.
 
-use super::csb::Csb;
 use super::interrupts::Interrupts;
 use super::registers as reg;
 use super::stats::Stats;
+use crate::csb::Csb;
 use crate::descriptor_ring::RingState;
 use crate::device::{self, Raise};
 use crate::engine::{Direction, Family, Rings};

@@ -1,8 +1,8 @@
 //! Where the driver's tails and the device's heads are: in registers, or in the shared block.
 
-use super::csb::Csb;
 use super::registers as reg;
 use super::shared::Bus;
+use crate::csb::Csb;
 use crate::engine::Direction;
 
 /// The tail that the driver wrote. The driver's earlier stores are visible afterwards.

@@ -1,6 +1,5 @@
 //! The transmit descriptors: legacy ones, contexts and data.
 
-use super::csb::Csb;
 use super::filter::VME;
 use super::interrupts::{TXDW, TXQE};
 use super::loopback::{Loopback, loop_back};
@@ -9,6 +8,7 @@ use super::registers as reg;
 use super::shared::{Bus, Shared};
 use super::stats;
 use super::tail::{set_head, tail};
+use crate::csb::Csb;
 use crate::descriptor_ring::{Part, Ring};
 use crate::device::Raise;
 use crate::engine::{Direction, Family, Found, Scan, Taken, TxEngine, TxLayout};

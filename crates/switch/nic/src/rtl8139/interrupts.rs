@@ -69,6 +69,12 @@ impl Interrupts {
         self.fire(causes & imr(before))
     }
 
+    /// Interrupts for causes that are enabled without setting them: the driver has them in its shared block, and does
+    /// not clear them here.
+    pub fn pulse(&self, causes: u32) -> Raise {
+        self.fire(causes & self.mask())
+    }
+
     /// Clears causes.
     pub fn clear(&self, causes: u32) {
         self.state.fetch_and(!isr(causes), Ordering::SeqCst);
@@ -109,5 +115,13 @@ mod tests {
         assert_eq!((interrupts.causes(), interrupts.level()), (TOK, true));
         assert_eq!(interrupts.set_mask(0), Raise::NONE);
         assert!(!interrupts.level() && interrupts.mask() == 0 && interrupts.count() == 3);
+        assert_eq!(interrupts.pulse(ROK), Raise::NONE);
+        interrupts.clear(!0);
+        assert_eq!(interrupts.set_mask(ROK), Raise::NONE);
+        assert_eq!(
+            (interrupts.pulse(ROK), interrupts.pulse(ROK), interrupts.pulse(TOK)),
+            (one, one, Raise::NONE)
+        );
+        assert!(!interrupts.level() && interrupts.causes() == 0);
     }
 }

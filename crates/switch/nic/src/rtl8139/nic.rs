@@ -7,6 +7,7 @@ use super::stats;
 use super::{RING, registers::SIZE};
 use super::{RxEngine, TxEngine};
 use crate::chip::{Chip, Model, Settings};
+use crate::csb;
 use crate::descriptor_ring::{self, RingState};
 use crate::device::{Access, Accesses, Area, Effects, Host};
 use crate::engine::Family;
@@ -52,8 +53,18 @@ const PARTNER: u64 = 0x45e1;
 const TYPE: u16 = 0x8129;
 const MAC_AT: usize = 7;
 /// What a reset by the driver clears: not the addresses, the configuration and the PHY.
-const SOFT: [u32; 9] =
-    [reg::DTCCR, reg::TNPDS, reg::THPDS, reg::CR, reg::TCR, reg::RCR, reg::CPCR, reg::RDSAR, reg::MTPS];
+const SOFT: [u32; 10] = [
+    reg::DTCCR,
+    reg::TNPDS,
+    reg::THPDS,
+    reg::CR,
+    reg::TCR,
+    reg::RCR,
+    reg::CSBA,
+    reg::CPCR,
+    reg::RDSAR,
+    reg::MTPS,
+];
 
 /// A NIC as its session sees it.
 #[derive(Debug)]
@@ -82,6 +93,7 @@ impl Nic {
     fn stop(&mut self, host: &mut Host<'_>) {
         self.shared.rings.stop();
         (host.quiesce)();
+        self.shared.csb.store(0, Ordering::Relaxed);
         self.shared.interrupts.reset();
     }
 
@@ -150,6 +162,17 @@ impl Nic {
                 }
             }
             reg::BMCR => shared.store(row.offset, new & BMCR_STAYS),
+            reg::CSBA => {
+                shared.store(row.offset, new);
+                // Both halves are there when the one with the lowest byte is written.
+                if written & 0xff != 0 && shared.rings.techniques().csb {
+                    shared.csb.store(new, Ordering::Relaxed);
+                }
+            }
+            reg::CSBTXKICK if shared.rings.tx.generation().is_some() => {
+                shared.rings.doorbells[0].fetch_add(1, Ordering::Relaxed);
+                effects.kick = true;
+            }
             reg::TPPOLL => {
                 if value & SWI != 0 {
                     effects.raise |= interrupts.set(SOFTWARE);
@@ -231,6 +254,15 @@ impl Nic {
     }
 }
 
+/// The configuration space of a card with or without a shared block.
+fn config(model: &Model, has_csb: bool) -> ConfigSpace {
+    let mut identity = model.identity;
+    if has_csb {
+        identity.subsystem = csb::SUBSYSTEM;
+    }
+    ConfigSpace::new(&identity)
+}
+
 /// The bits of bytes `from..to` of a register.
 fn bits(from: u32, to: u32) -> u64 {
     (u64::MAX >> (64 - 8 * (to - from))) << (8 * from)
@@ -270,7 +302,7 @@ impl Chip for Nic {
 
     // All registers share 256 bytes, some of which act.
     const PAGES: (u32, u32) = (0, 0);
-    const KICK: Option<u32> = None;
+    const KICK: Option<u32> = Some(reg::CSBTXKICK);
 
     fn new(settings: Settings<&'static Model>) -> Result<Nic, MemoryError> {
         let Settings { model, mac, techniques, link, .. } = settings;
@@ -282,7 +314,7 @@ impl Chip for Nic {
         let mut nic = Nic {
             model,
             shared: Arc::new(Shared::new()?),
-            config: ConfigSpace::new(&model.identity),
+            config: config(model, techniques.csb),
             eeprom: Microwire::new(words),
             accesses: vec![Accesses::default(); ALL.len()],
             unknown: Accesses::default(),
@@ -339,7 +371,10 @@ impl Chip for Nic {
     fn set_techniques(&mut self, techniques: Techniques, _now: u64) {
         // Nothing of it can be mapped.
         let doorbells = Doorbells::Trapped;
-        self.shared.rings.switches.set(Techniques { doorbells, in_place: false, csb: false, ..techniques });
+        self.shared.rings.switches.set(Techniques { doorbells, in_place: false, ..techniques });
+        if !techniques.csb {
+            self.shared.csb.store(0, Ordering::Relaxed);
+        }
     }
 
     fn set_link(&mut self, link: bool, _now: u64) -> Effects {
@@ -361,7 +396,7 @@ impl Chip for Nic {
 
     fn reset(&mut self, host: &mut Host<'_>) {
         self.stop(host);
-        self.config = ConfigSpace::new(&self.model.identity);
+        self.config = config(self.model, self.techniques().csb);
         self.power_on();
     }
 

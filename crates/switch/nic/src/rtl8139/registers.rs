@@ -96,6 +96,10 @@ registers! {
     ANER 0x6a 2 ReadOnly = 0x0001;
     /// Wakeup: sums and patterns.
     CRC0 0x84 8 Plain;
+    /// Address of the shared block, which is taken over when its lowest byte is written. Not Realtek's.
+    CSBA 0xcc 8 Acts;
+    /// Transmit doorbell of a driver with a shared block: any write wakes the device. Not Realtek's.
+    CSBTXKICK 0xd4 4 WriteOnly;
     /// Configuration 5.
     CONFIG5 0xd8 1 Plain;
     /// Doorbells of the transmit rings, and the software interrupt.

@@ -5,9 +5,10 @@ use super::interrupts::{RDU, RER, ROK};
 use super::shared::{Bus, Shared};
 use super::stats::Tally;
 use super::{EOR, FIRST, LAST, OWN, RING, after};
+use crate::csb::Csb;
 use crate::descriptor_ring::{Part, Ring};
 use crate::device::Raise;
-use crate::engine::{Frame, Missing, Reserved, RxLayout};
+use crate::engine::{Direction, Frame, Missing, Reserved, RxLayout};
 use crate::pieces::{CRC, Cast};
 use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
@@ -142,7 +143,7 @@ impl RxLayout for Descriptors {
     fn publish(
         &mut self,
         bus: &Bus<'_>,
-        _block: Option<()>,
+        csb: Option<Csb<'_>>,
         (ring, translate): (&mut Ring, &mut Direct<'_, '_>),
         filled: usize,
         count: usize,
@@ -155,6 +156,7 @@ impl RxLayout for Descriptors {
             }
         }
         ring.head = self.entries[filled - 1].next;
+        csb.iter().for_each(|csb| csb.set_head(Direction::Rx, ring.head));
         self.entries.copy_within(filled..count.max(filled), 0);
         bus.shared.stats.received(&core::mem::take(&mut self.tally));
         (core::mem::take(&mut self.causes), true)

@@ -3,10 +3,11 @@
 use super::interrupts::Interrupts;
 use super::registers as reg;
 use super::stats::Stats;
+use crate::csb::Csb;
 use crate::device::{self, Raise};
-use crate::engine::{Family, Rings};
+use crate::engine::{Direction, Family, Rings};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ringway_mem::MemoryError;
+use ringway_mem::{Direct, MemoryError};
 
 /// What an engine reaches in one turn.
 pub type Bus<'t> = device::Bus<'t, Shared>;
@@ -20,6 +21,8 @@ pub struct Shared {
     pub(crate) stats: Stats,
     pub(crate) rings: Rings,
     link: AtomicBool,
+    /// Guest-physical address of the shared block; 0: none.
+    pub(crate) csb: AtomicU64,
 }
 
 impl Shared {
@@ -30,6 +33,7 @@ impl Shared {
             stats: Stats::default(),
             rings: Rings::new()?,
             link: AtomicBool::new(false),
+            csb: AtomicU64::new(0),
         })
     }
 
@@ -51,8 +55,7 @@ impl Shared {
 }
 
 impl Family for Shared {
-    /// There is none.
-    type Block<'t> = ();
+    type Block<'t> = Csb<'t>;
 
     fn rings(&self) -> &Rings {
         &self.rings
@@ -63,11 +66,36 @@ impl Family for Shared {
         self.link.load(Ordering::Relaxed)
     }
 
-    fn set(bus: &Bus<'_>, _block: Option<()>, causes: u32) -> Raise {
-        bus.shared.interrupts.set(causes)
+    #[inline]
+    fn block<'t>(&self, translate: &mut Direct<'t, '_>) -> Option<Csb<'t>> {
+        Csb::at(self.csb.load(Ordering::Relaxed), translate)
+    }
+
+    fn set_kick(csb: Csb<'_>, direction: Direction, wanted: bool) {
+        csb.set_kick(direction, wanted);
+    }
+
+    fn wants_interrupt(csb: Csb<'_>, direction: Direction) -> bool {
+        csb.wants_interrupt(direction)
+    }
+
+    fn set(bus: &Bus<'_>, csb: Option<Csb<'_>>, causes: u32) -> Raise {
+        let interrupts = &bus.shared.interrupts;
+        let raise = match csb {
+            // The driver doesn't clear ISR; the pin would stay asserted.
+            Some(csb) if csb.answer() => interrupts.pulse(causes),
+            _ => interrupts.set(causes),
+        };
+        if let Some(csb) = csb {
+            csb.set_causes(causes, raise);
+        }
+        raise
     }
 
     fn set_again(&self, causes: u32, _now: u64) -> Raise {
-        self.interrupts.set_again(causes)
+        match self.csb.load(Ordering::Relaxed) {
+            0 => self.interrupts.set_again(causes),
+            _ => self.interrupts.pulse(causes),
+        }
     }
 }

@@ -4,8 +4,9 @@ use super::interrupts::{TDU, TER, TOK};
 use super::offload::Request;
 use super::shared::{Bus, Shared};
 use super::{EOR, FIRST, LAST, OWN, RING, after};
+use crate::csb::Csb;
 use crate::descriptor_ring::{Part, Ring};
-use crate::engine::{Family, Found, Scan, Taken, TxLayout};
+use crate::engine::{Direction, Family, Found, Scan, Taken, TxLayout};
 use crate::pieces::gather;
 use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
@@ -39,7 +40,7 @@ impl TxLayout for Descriptors {
         self.awaited = None;
     }
 
-    fn begin(&mut self, bus: &Bus<'_>, _block: Option<()>, _ring: &Ring) -> Option<()> {
+    fn begin(&mut self, bus: &Bus<'_>, _csb: Option<Csb<'_>>, _ring: &Ring) -> Option<()> {
         self.awaited = None;
         bus.shared.link().then_some(())
     }
@@ -107,7 +108,7 @@ impl TxLayout for Descriptors {
     fn write_back(
         &mut self,
         _bus: &Bus<'_>,
-        _block: Option<()>,
+        csb: Option<Csb<'_>>,
         (ring, translate): (&mut Ring, &mut Direct<'_, '_>),
         range: Range<usize>,
         (end, sent): (&Scan<()>, bool),
@@ -121,6 +122,7 @@ impl TxLayout for Descriptors {
             }
         }
         ring.head = end.at;
+        csb.iter().for_each(|csb| csb.set_head(Direction::Tx, end.at));
         let none_left = match ring.at(&mut part, translate, end.at) {
             Some((pairs, place)) => pairs.first(place) & OWN == 0,
             None => true,
@@ -131,7 +133,7 @@ impl TxLayout for Descriptors {
     fn has_more(
         &self,
         bus: &Bus<'_>,
-        _block: Option<()>,
+        _csb: Option<Csb<'_>>,
         (ring, translate): (&Ring, &mut Direct<'_, '_>),
     ) -> bool {
         // The driver rings after it gave a descriptor away, whatever the device asks for.

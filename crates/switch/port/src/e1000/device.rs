@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of an Ethernet header and a VLAN tag.
-const LINK: u32 = 18;
+pub(super) const LINK: u32 = 18;
 /// Keys of the descriptors in the session's epoll.
 const SOCKET: u64 = 0;
 const UNMASK: u64 = 1;

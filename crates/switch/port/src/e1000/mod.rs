@@ -32,20 +32,23 @@ pub struct Model {
     /// Its driver in Linux.
     pub driver: &'static str,
     identity: &'static Identity,
-    /// Whether it has registers that a client may map, and the shared block.
+    /// Whether it has registers that a client may map.
     pub may_map: bool,
+    /// Whether it has the shared block.
+    pub has_csb: bool,
     open: fn(Settings, Context<'_>) -> Opened,
 }
 
 /// The row of a model: the module in the crate `ringway-nic` that describes it, that of its family, and whether it has
-/// registers that a client may map.
+/// registers that a client may map, and the shared block.
 macro_rules! model {
-    ($module:ident, $family:ident, $may_map:literal) => {
+    ($module:ident, $family:ident, $may_map:literal, $has_csb:literal) => {
         Model {
             name: nic::$module::MODEL.name,
             driver: nic::$module::MODEL.driver,
             identity: &nic::$module::MODEL.identity,
             may_map: $may_map,
+            has_csb: $has_csb,
             open: |settings, context| {
                 peer::open_as::<nic::$family::Nic>(&nic::$module::MODEL, settings, context)
             },
@@ -55,10 +58,10 @@ macro_rules! model {
 
 /// The models that a port can have.
 pub static MODELS: [Model; 4] = [
-    model!(i82540em, e1000, true),
-    model!(i82574l, e1000, true),
-    model!(rtl8139, rtl8139, false),
-    model!(pcnet, pcnet, false),
+    model!(i82540em, e1000, true, true),
+    model!(i82574l, e1000, true, true),
+    model!(rtl8139, rtl8139, false, true),
+    model!(pcnet, pcnet, false, false),
 ];
 
 impl Model {

@@ -1,6 +1,7 @@
 //! The RX queue: frames to a guest.
 
 use super::card::Card;
+use super::device::LINK;
 use ringway_frame::{Burst, Caps, CountersRef, Lost, Reason, RxQueue};
 use ringway_mem::{Published, Turn};
 use ringway_nic::{Chip, Receive};
@@ -31,6 +32,10 @@ impl<N: Chip> RxQueue for CardRx<N> {
         let (count, raise) = self.engine.reserve(&card.bus(turn.now), burst, which);
         card.raise(raise, &self.counters);
         count
+    }
+
+    fn framing(&self) -> u32 {
+        LINK
     }
 
     fn refusal(&self, place: usize) -> Option<Reason> {

@@ -610,6 +610,9 @@ fn an_rtl8139_is_not_mapped_and_interrupts_by_its_pin() {
     let (mut backend, _queue, counters) = port_as::<rtl8139::Nic>(&rtl8139::MODEL, MEMORY, techniques);
     assert!(!techniques.maps("rtl8139", || true));
     let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+    // A shared block has a doorbell.
+    let doorbells = client.doorbells(pci::BAR0).unwrap();
+    assert_eq!(doorbells.iter().map(|doorbell| doorbell.offset).collect::<Vec<_>>(), [0xd4]);
     for bar in [pci::BAR0, pci::BAR0 + 1] {
         let region = client.region(bar).unwrap();
         assert_eq!((region.info.size, region.info.flags & RegionInfo::MMAP), (256, 0));

@@ -2,12 +2,14 @@
 
 use super::inside::InsideRx;
 use super::session::{Open, Shared};
-use ringway_frame::{Burst, Caps, LARGEST, Lost, Offload, Reason, RxQueue};
+use ringway_frame::{BURST, Burst, Caps, LARGEST, Lost, Offload, Reason, RxQueue};
 use ringway_mem::Turn;
 use ringway_ring::{Broken, FRAGMENTS, MOREFRAG, Notifier, Producer, RX, RingMemory, Slot, View};
 
 /// Maximum number of slots per reserve.
 const WINDOW: usize = 1024;
+
+const _: () = assert!(BURST <= u64::BITS as usize);
 
 /// An RX queue whose frames go to a program.
 pub struct RingRx {
@@ -19,6 +21,8 @@ pub struct RingRx {
     window: Vec<Slot>,
     /// Number of reserved slots that are filled.
     filled: usize,
+    /// A bit for each frame of the last reserve that is too long for any number of slots.
+    refused: u64,
     /// Dropped frames of the current `put`.
     lost: Lost,
     /// In place of a ring, if a function of this process has the port.
@@ -35,6 +39,7 @@ impl RingRx {
             notifier,
             window: Vec::with_capacity(WINDOW),
             filled: 0,
+            refused: 0,
             lost: Lost::default(),
             inside: None,
         }
@@ -153,6 +158,14 @@ fn slots_for(len: u32, size: u32) -> u32 {
     if len > LARGEST || slots as usize > FRAGMENTS { 0 } else { slots }
 }
 
+/// A bit for each frame that fits into no number of slots.
+#[cold]
+fn refused(size: u32, burst: &Burst<'_>, which: &[u16]) -> u64 {
+    let is_refused = |index: u16| slots_for(burst.meta(usize::from(index)).len, size) == 0;
+    let places = which.iter().take(BURST).enumerate().filter(|(_, index)| is_refused(**index));
+    places.fold(0, |bits, (place, _)| bits | 1 << place)
+}
+
 impl RxQueue for RingRx {
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
         match self.open(turn) {
@@ -163,14 +176,19 @@ impl RxQueue for RingRx {
 
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {
         self.window.clear();
-        self.filled = 0;
+        (self.filled, self.refused) = (0, 0);
         let Some(open) = self.open(turn) else {
             return self.inside(turn).map_or(0, |inside| inside.reserve(which.len()));
         };
         let memory = &open.memory;
         let Some(producer) = &mut self.producer else { return 0 };
         let size = memory.slot_size();
-        let wanted = which.iter().map(|&index| slots_for(burst.meta(usize::from(index)).len, size)).sum();
+        let slots = which.iter().map(|&index| slots_for(burst.meta(usize::from(index)).len, size));
+        let (wanted, of_one) =
+            slots.fold((0, true), |(sum, of_one), slots| (sum + slots, of_one & (slots == 1)));
+        if !of_one {
+            self.refused = refused(size, burst, which);
+        }
         let room = match producer.room(memory, wanted) {
             Ok(room) => room,
             Err(why) => {
@@ -186,6 +204,11 @@ impl RxQueue for RingRx {
             memory.prefetch_buffer(slot.buf_idx);
         }
         frames
+    }
+
+    fn refusal(&self, place: usize) -> Option<Reason> {
+        let is_refused = place < BURST && self.refused & 1 << place != 0;
+        is_refused.then_some(Reason::Long)
     }
 
     fn is_half_full(&mut self, turn: &Turn<'_>) -> bool {

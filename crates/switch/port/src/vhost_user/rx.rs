@@ -1,7 +1,7 @@
 //! The RX queue: frames to a guest.
 
 use super::iommu::{Seeker, through};
-use super::vring::Vring;
+use super::vring::{LINK, Vring};
 use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Lost, Needs, Reason, RxQueue};
 use ringway_mem::{DirtyLog, Hint, Logged, Pinned, Published, Span, SpanMut, Trail, Turn, copy};
 use ringway_ring::{Notifier, Policy, View};
@@ -148,6 +148,10 @@ impl RxQueue for VringRx {
         // A ring with an outstanding IOTLB miss is full, not down.
         let vring = self.published.read_pinned(turn, &mut self.pinned).as_ref()?;
         (vring.enabled && !vring.is_broken() && !vring.is_placed()).then_some(vring.caps)
+    }
+
+    fn framing(&self) -> u32 {
+        LINK
     }
 
     fn wants_joined(&self) -> bool {

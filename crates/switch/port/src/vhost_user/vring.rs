@@ -28,7 +28,7 @@ const HEADER: u32 = 12;
 /// and a VLAN tag (virtio 1.3, 5.1.6.3.1).
 const PLAIN: u32 = 1518;
 /// Bytes of an Ethernet header and a VLAN tag.
-const LINK: u32 = 18;
+pub(super) const LINK: u32 = 18;
 
 /// Why a ring can't be used as described. The text is for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

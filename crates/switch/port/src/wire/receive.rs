@@ -2,7 +2,7 @@
 
 use super::{ANSWERS, Codec, Settings, Shared, too_big};
 use crate::offload::unfinished;
-use ringway_frame::{BURST, Burst, Coalesced, Needs, Offload, Reason, TxQueue};
+use ringway_frame::{BURST, Burst, Coalesced, Needs, Offload, Reason, Segment, TxQueue};
 use ringway_host::{DATAGRAMS, HostError, Mapping, Received, receive_datagrams};
 use ringway_mem::{Hint, Memory, Published, Span, SpanMut, Turn};
 use std::collections::VecDeque;
@@ -137,6 +137,11 @@ impl WireTx {
         let Some(len) = first.and_then(|first| read(first.as_span(), &mut self.segment)) else { return };
         // Frames to groups are limited and delivered one by one.
         if self.segment[..len].first().is_none_or(|first| first & 1 != 0) {
+            return;
+        }
+        // Datagrams are joined where they leave: few receivers take large frames of these.
+        let is_datagram = |first: &Segment| first.needs().covers(Needs::USO);
+        if Segment::parse(&self.segment[..len], len).is_none_or(|first| is_datagram(&first)) {
             return;
         }
         let Some(mut joined) = Coalesced::begin(&self.segment[..len]) else { return };

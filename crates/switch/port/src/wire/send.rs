@@ -1,6 +1,6 @@
 //! Frames that leave as datagrams.
 
-use super::too_big::{self, LONGEST};
+use super::too_big::{self, Answered, LONGEST};
 use super::{ANSWERS, Codec, Datagrams, Limits, Settings, Shared};
 use ringway_frame::{Burst, Caps, HEAD, LARGEST, Lost, Needs, Reason, RxQueue};
 use ringway_host::{DATAGRAM_SEGMENTS, DATAGRAMS, DatagramFault, is_writable, send_datagrams};
@@ -16,8 +16,6 @@ const ARENA: usize = 512 << 10;
 const BUFFER: usize = 65_535 - 48;
 /// How often the path's MTU is asked for, in nanoseconds.
 const RENEW: u64 = 1_000_000_000;
-/// Time between two answers to frames that are too long, in nanoseconds. Attack: a sender of many such frames.
-const ANSWER_EVERY: u64 = 1_000_000;
 
 /// Datagrams in a row that one call may send: of one flow's source port and class, and of equal size, except that the
 /// last may be shorter.
@@ -56,7 +54,7 @@ pub(super) struct WireRx {
     cuts: bool,
     is_blocked: bool,
     renewed: u64,
-    answered: u64,
+    answered: Answered,
 }
 
 impl WireRx {
@@ -74,7 +72,7 @@ impl WireRx {
             cuts: true,
             is_blocked: false,
             renewed: 0,
-            answered: 0,
+            answered: Answered::default(),
         }
     }
 
@@ -96,16 +94,14 @@ impl WireRx {
     /// Answers a frame that is too long.
     #[cold]
     fn answer(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frame: usize) {
-        if turn.now.saturating_sub(self.answered) < ANSWER_EVERY && self.answered != 0 {
-            return;
-        }
+        let Some(answered) = self.answered.due(burst.head(frame), turn.now) else { return };
         let mut head = [0; LONGEST];
         let len = burst.read(frame, 0, &mut head);
         let Some(answer) = too_big::answer(&head[..len], self.largest()) else { return };
         let Ok(mut answers) = self.shared.answers.try_lock() else { return };
         if answers.len() < ANSWERS {
             answers.push(answer);
-            self.answered = turn.now.max(1);
+            answered.set(turn.now.max(1));
         }
         drop(answers);
         self.shared.doorbell.wake();

@@ -250,6 +250,45 @@ fn consecutive_segments_arrive_as_one_frame_which_is_cut_into_the_same_ones() {
     }
 }
 
+/// A complete datagram of UDP over IPv4.
+fn datagram(number: u16, len: usize) -> Vec<u8> {
+    use ringway_wire::{Header, Ipv4, Protocol, Udp};
+    let mut udp = Udp { length: ((Udp::LEN + len) as u16).into(), ..Udp::default() };
+    udp.destination_port.set(53);
+    let mut upper = [udp.bytes(), &vec![number as u8; len]].concat();
+    let mut ip = Ipv4 {
+        total_length: ((Ipv4::LEN + upper.len()) as u16).into(),
+        identification: number.into(),
+        ttl: 64,
+        protocol: Protocol::UDP,
+        source: 0x0a00_0001.into(),
+        destination: 0x0a00_0002.into(),
+        ..Ipv4::EMPTY
+    };
+    ip.fill_checksum(&[]);
+    let mut sum = ip.pseudo_header(upper.len() as u16);
+    sum.add(&upper);
+    upper[6..8].copy_from_slice(&sum.finish_nonzero().to_be_bytes());
+    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], ip.bytes(), &upper].concat()
+}
+
+#[test]
+fn datagrams_of_udp_arrive_as_they_were_sent() {
+    let mut turns = Turns::new();
+    let ends = ends(Encapsulation::Vxlan, false);
+    let [mut left, mut right] = [Side::open(&ends[0]), Side::open(&ends[1])];
+    let sent: Vec<_> = (0..20).map(|number| datagram(number, 1000)).collect();
+    let begun = ringway_frame::Coalesced::begin(&sent[0]);
+    assert!(begun.is_some_and(|mut first| first.append(&sent[1]).is_some()), "they could be joined");
+    assert_eq!(left.send(&mut turns, &sent), 0);
+    let mut received = Vec::new();
+    while received.len() < sent.len() {
+        received.extend(right.receive(&mut turns, usize::MAX));
+    }
+    assert!(received.iter().all(|(_, offload)| *offload == Offload::default()));
+    assert!(received.iter().map(|(bytes, _)| bytes).eq(&sent));
+}
+
 #[test]
 fn unreleased_frames_come_again_and_the_burst_of_a_long_run_is_not_lost() {
     let mut turns = Turns::new();

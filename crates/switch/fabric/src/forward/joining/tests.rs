@@ -1,7 +1,8 @@
 use super::super::Served;
+use super::super::capture::tests::{buffer, settings};
 use super::super::tests::{Bench, HOLD};
 use proptest::prelude::*;
-use ringway_frame::{Burst, Caps, LARGEST, Needs, Offload, Storage};
+use ringway_frame::{Burst, Caps, LARGEST, Needs, Offload, Reason, Storage};
 use ringway_mem::Span;
 use ringway_port::offload::Completer;
 use ringway_spec::Policy;
@@ -157,6 +158,42 @@ fn a_cut_by_another_destination_cuts_a_frame_too() {
     assert_eq!(bench.serve(0), Served::Moved(5));
     let (count, all) = got(&bench, 1);
     assert_eq!((count, all.len(), got(&bench, 2).0), (1, 4, 1));
+}
+
+#[test]
+fn a_destination_that_refuses_large_frames_gets_small_ones() {
+    for (longest, expected) in [(20_000, 2), (8_000, 20)] {
+        let mut bench = bench(2);
+        bench.change(1, |peer| peer.refuses = Some(longest));
+        let mut flows = [1u16, 2].map(|port| Flow { from: 0, to: 1, port, number: 0 });
+        let frames: Vec<_> = (0..20).map(|at| flows[at % 2].segment(1_000, Flags::ACK)).collect();
+        bench.send(0, &frames);
+        assert_eq!(bench.serve(0), Served::Moved(20));
+        let (count, all) = got(&bench, 1);
+        assert_eq!((count, all.len()), (expected, 20), "{longest} bytes");
+    }
+}
+
+#[test]
+fn a_capture_shows_the_frame_that_a_destination_lost() {
+    let mut bench = bench(3);
+    let mut flows = [1u16, 2].map(|port| Flow { from: 0, to: 1, port, number: 0 });
+    let mut frames: Vec<_> = (0..20).map(|at| flows[at % 2].segment(1_000, Flags::ACK)).collect();
+    frames.insert(15, Flow { from: 0, to: 2, port: 1, number: 0 }.segment(500, Flags::ACK));
+    let (point, mut reading) = buffer(1 << 20, &settings(""));
+    bench.capture(&[point]);
+    bench.send(0, &frames);
+    // 15 frames leave, as two; when they are copied there is room for one.
+    bench.set_room(2, 0);
+    bench.change(1, |peer| peer.rooms = [100, 100, 1].into());
+    let before = bench.all_counters();
+    assert_eq!(bench.serve(0), Served::Moved(15));
+    assert_eq!(bench.drops_since(&before), [(1, Reason::Full)]);
+    assert_eq!(got(&bench, 1).1.len(), 8, "the first flow's");
+    reading.read();
+    let dropped = reading.frames.iter().filter(|(port, event, ..)| *port == 1 && event.drop.is_some());
+    let ports: Vec<_> = dropped.map(|(.., data)| u16::from_be_bytes([data[34], data[35]])).collect();
+    assert_eq!(ports, [2], "the second flow's frame");
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! The shared block (CSB) of netmap's paravirtual e1000: indices and flags in the guest's memory, so that neither side
 //! needs a register for each frame. The guest writes the first line, the device the second; the constants are the
-//! numbers of their words.
+//! numbers of their words. The RTL8139 has the same block; its descriptors say who owns them, so it reads no tails.
 //!
 //! To netmap's block, ours adds a number: a guest counts its requests for interrupts in [`GUEST_REQUEST`], and the
 //! device copies the number to [`HOST_ANSWERED`] when it interrupts. So each request has one interrupt, the guest knows
@@ -9,6 +9,9 @@
 use crate::device::Raise;
 use crate::engine::Direction;
 use ringway_mem::{Direct, Translate, Words};
+
+/// Subsystem of a device with a shared block, by which its driver finds it.
+pub const SUBSYSTEM: u16 = 0x1101;
 
 /// Bytes in use, at the start of a page.
 pub(crate) const LEN: u32 = 128;
