@@ -111,7 +111,7 @@ fn cut(frame: Vec<u8>) -> Vec<Vec<u8>> {
     let fragment = |at: usize, part: &[u8], more: bool| {
         let mut ip = head.to_vec();
         ip[2..4].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
-        ip[6..8].copy_from_slice(&(at as u16 / 8 | if more { 0x2000 } else { 0 }).to_be_bytes());
+        ip[6..8].copy_from_slice(&((at as u16 / 8) | if more { 0x2000 } else { 0 }).to_be_bytes());
         ip[10..12].copy_from_slice(&[0, 0]);
         let words = ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
         let sum: u32 = words.sum();
