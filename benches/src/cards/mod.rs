@@ -49,7 +49,8 @@ pub const GROUPS: &[Group] = &[
         keys: keys! {
             "livelock": Row(|plan| overload::measure(plan, Receiver::Program)),
                 "frames that a program handles of ten times its capacity; of the load that it handles best";
-            "livelock.guest": Row(|plan| overload::measure(plan, Receiver::Guest)), "the same of a minimal guest";
+            "livelock.guest": Row(|plan| overload::measure(plan, Receiver::Guest)),
+                "the same of a minimal guest";
             "livelock.stack": Row(|plan| overload::measure(plan, Receiver::Stack)),
                 "datagrams that a program reads from a socket of our TCP/IP stack; the same";
         },

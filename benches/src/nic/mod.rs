@@ -39,7 +39,7 @@ const TINY: Group = Group {
         "pcnet.ladder": Row(|plan| ladder::measure(plan, "pcnet", Role::Send)),
             "tiny guest to tiny guest, PCnet with all techniques that it has; plain PCnet, TAP and bridge";
         "cpu.tiny": Row(cpu::measure),
-            "processor time of a frame with all techniques; plain, and each technique's shares of both cores' time";
+            "processor time of a frame with all techniques, and shares by technique; plain";
         "rings.guest.64": Row(|plan| rings::measure(plan, 64)),
             "tiny guest to tiny guest by rings through the switch, both guests on one core";
         "rings.guest.1500": Row(|plan| rings::measure(plan, 1500)), "the same, 1500 B";

@@ -97,8 +97,8 @@ fn judge(cards: &[Card], nodes: &[Vec<usize>], allowed: &[usize], isolated: &[us
     }
     let found = if found.is_empty() { "none with interrupts of its own".into() } else { found.join("; ") };
     let text = format!(
-        "{}; for ports on that card (kinds xdp and packet), stop irqbalance and give each interrupt a core of \
-         the card's node beside the worker's: `echo CORE >/proc/irq/NUMBER/smp_affinity_list`, with the \
+        "{}; for ports on that card (kinds xdp and packet), stop irqbalance and give each interrupt a core \
+         of the card's node beside the worker's: `echo CORE >/proc/irq/NUMBER/smp_affinity_list`, with the \
          numbers in /sys/class/net/CARD/device/msi_irqs (docs/cards.md)",
         advice.join("; ")
     );
