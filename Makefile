@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build stack-library netmap-library netmap-suite pcap-library check fmt deny msrv package clean
+.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-cards bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build stack-library netmap-library netmap-suite pcap-library check fmt deny msrv package clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench-vms: setup ## measure functions in VMs beside processes, containers and QE
 
 bench-nic: setup ## measure emulated cards and rings in guests, beside QEMU's own cards; writes target/bench/nic.json
 	@./scripts/bench.sh --subject nic $(KEYS)
+
+bench-cards: setup ## measure ports on network cards, and receivers under overload; writes target/bench/cards.json
+	@./scripts/bench.sh --subject cards $(KEYS)
 
 bench-place: setup ## measure placement; writes target/bench/place.json
 	@$(CARGO) run --release -p ringway-bench --bin ringway-bench-place -- $(KEYS)

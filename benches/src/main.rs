@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bbr;
+mod cards;
 mod click;
 mod entry;
 mod exec;

@@ -93,6 +93,32 @@ pub fn bars(title: &str, rows: &[(String, f64)]) -> String {
     svg.end()
 }
 
+/// A horizontal bar for each row, of the shares of `kinds` in percent.
+pub fn stacked(title: &str, kinds: &[&str], rows: &[(String, Vec<f64>)]) -> String {
+    let legend = 16.0 * kinds.len().div_ceil(3) as f64;
+    let height = TOP + legend + BAR * rows.len() as f64 + 24.0;
+    let mut svg = begin(height, title);
+    for (number, kind) in kinds.iter().enumerate() {
+        let (x, y) = (LEFT + 190.0 * (number % 3) as f64, TOP + 16.0 * (number / 3) as f64);
+        svg.rect([x, y, 10.0, 10.0], &fill(number), "");
+        svg.text(x + 15.0, y + 9.0, "", kind);
+    }
+    let (top, scale) = (TOP + legend + 6.0, (WIDTH - LEFT - RIGHT) / 100.0);
+    let bottom = top + BAR * rows.len() as f64;
+    for (at, (name, shares)) in rows.iter().enumerate() {
+        let (y, mut x) = (top + BAR * at as f64, LEFT);
+        svg.text(LEFT - 6.0, y + 15.0, END, name);
+        for (kind, share) in shares.iter().enumerate() {
+            svg.rect([x, y + 3.0, scale * share, BAR - 6.0], &fill(kind), "");
+            x += scale * share;
+        }
+    }
+    for figure in [0.0, 25.0, 50.0, 75.0, 100.0] {
+        mark(&mut svg, LEFT + scale * figure, [top, bottom], 15.0, figure);
+    }
+    svg.end()
+}
+
 /// A panel of [`rows`].
 pub struct Panel {
     /// Its name.

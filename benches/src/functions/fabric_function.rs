@@ -132,23 +132,8 @@ impl FabricFunction {
 
     fn start_function(&mut self, function: Function) -> Result<(), Failure> {
         self.number += 1;
-        let (ours, theirs) = UnixStream::pair()?;
-        theirs.set_nonblocking(true)?;
-        self.callers.push(ours);
-        self.harness.fabric.add_function(self.number, function, ("handlers".into(), theirs.into()))?;
-        let end = Instant::now() + START_TIMEOUT;
-        while Instant::now() < end {
-            for event in self.harness.fabric.check() {
-                match event {
-                    Event::Function { number, report } if number == self.number => match report {
-                        FunctionReport::Up => return Ok(()),
-                        FunctionReport::Wrong(why) | FunctionReport::Ended(why) => return Err(why.into()),
-                    },
-                    _ => {}
-                }
-            }
-        }
-        Err("the function does not start".into())
+        self.callers.push(start_on_worker(&mut self.harness, self.number, function)?);
+        Ok(())
     }
 
     /// Ends the function on the worker.
@@ -243,8 +228,33 @@ impl FabricFunction {
     }
 }
 
-/// A function on the worker, between both programs.
-fn on_worker(text: String) -> Function {
+/// Starts a function on the worker of its ports; its configuration runs when this returns. It ends with the stream,
+/// which is for calls of its handlers.
+pub fn start_on_worker(
+    harness: &mut Harness,
+    number: u64,
+    function: Function,
+) -> Result<UnixStream, Failure> {
+    let (ours, theirs) = UnixStream::pair()?;
+    theirs.set_nonblocking(true)?;
+    harness.fabric.add_function(number, function, ("handlers".into(), theirs.into()))?;
+    let end = Instant::now() + START_TIMEOUT;
+    while Instant::now() < end {
+        for event in harness.fabric.check() {
+            match event {
+                Event::Function { number: own, report } if own == number => match report {
+                    FunctionReport::Up => return Ok(ours),
+                    FunctionReport::Wrong(why) | FunctionReport::Ended(why) => return Err(why.into()),
+                },
+                _ => {}
+            }
+        }
+    }
+    Err("the function does not start".into())
+}
+
+/// A function with ports `in` and `out` on a worker.
+pub fn on_worker(text: String) -> Function {
     Function {
         name: "bench".into(),
         configuration: Configuration { file: None, source: None, text },

@@ -41,6 +41,8 @@ pub struct Passing<'m, T: Peer> {
     ahead: usize,
     /// Busy time of the guest.
     pub busy: Busy,
+    /// How long it works for each received frame.
+    pub toil: Duration,
 }
 
 impl<'m, T: Peer> Passing<'m, T> {
@@ -77,6 +79,7 @@ impl<'m, T: Peer> Passing<'m, T> {
             frame: shape.frame,
             ahead: 0,
             busy: Busy::default(),
+            toil: Duration::ZERO,
         };
         guest.fill()?;
         Ok(guest)
@@ -172,6 +175,9 @@ impl<'m, T: Peer> Passing<'m, T> {
                 return Err(format!("a frame of {len} bytes came, not {}", HEADER + self.frame).into());
             }
             count += 1;
+            if !self.toil.is_zero() {
+                work_for(self.toil);
+            }
             if self.work == Work::Through {
                 self.exchange(buffer)?;
                 self.add(1, buffer, len)?;
@@ -202,7 +208,7 @@ impl<'m, T: Peer> Passing<'m, T> {
 
     /// One round; returns the number of frames that passed.
     #[inline]
-    fn round(&mut self) -> Result<usize, Failure> {
+    pub fn round(&mut self) -> Result<usize, Failure> {
         Ok(match self.work {
             Work::In => self.receive()?,
             Work::Out => {
@@ -255,5 +261,13 @@ impl<'m, T: Peer> Passing<'m, T> {
             }
         }
         Ok((total, begin.elapsed().as_secs_f64()))
+    }
+}
+
+/// Keeps this thread's core busy.
+pub fn work_for(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
     }
 }

@@ -128,6 +128,7 @@ pub const SUBJECTS: &[Subject] = &[
     Subject { name: "vms", groups: crate::vms::GROUPS, document: None },
     Subject { name: "iommu", groups: IOMMU, document: None },
     Subject { name: "nic", groups: crate::nic::GROUPS, document: Some(crate::nic::document) },
+    Subject { name: "cards", groups: crate::cards::GROUPS, document: None },
     Subject { name: "tcp", groups: crate::tcp::GROUPS, document: None },
     Subject { name: "exec", groups: crate::exec::GROUPS, document: None },
     Subject { name: "bbr", groups: crate::bbr::GROUPS, document: Some(crate::bbr::document) },
@@ -410,7 +411,7 @@ const FABRIC: &[Group] = &[
 ];
 
 /// 2 MB pages for three DPDK processes and some guests.
-const HUGE: u64 = 800;
+pub const HUGE: u64 = 800;
 
 /// Defaults of most groups.
 pub const QUIET: Group = Group {

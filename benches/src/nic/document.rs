@@ -1,10 +1,11 @@
 //! The figures of a report in `docs/nic.md`: tables between two markers, and plots beside it.
 
+use super::cpu::SHARES;
 use super::figures::STAGES;
 use crate::Failure;
 use crate::entry::{Entry, Step};
 use crate::report::{Report, figure_of, replace};
-use crate::svg::{Line, bars, panels};
+use crate::svg::{Line, bars, panels, stacked};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -49,6 +50,16 @@ fn render(report: &Report) -> (String, Vec<(&'static str, String)>) {
             .filter_map(|step| Some((step.name.clone(), *step.figures.get(figure)?)))
             .collect();
         plots.push((plot, bars(&format!("{title}, {figure}"), &rows)));
+    }
+    if let Some(entry) = report.get("cpu.tiny").filter(|entry| !entry.steps.is_empty()) {
+        heading(&mut out, "cpu.tiny", "Processor time by technique", "nic-cpu.svg");
+        steps(&mut out, entry);
+        let shares = |step: &Step| {
+            let of = |share: &&str| step.figures.get(*share).copied().unwrap_or(0.0);
+            (step.name.clone(), SHARES.iter().map(of).collect())
+        };
+        let rows: Vec<_> = entry.steps.iter().map(shares).collect();
+        plots.push(("nic-cpu.svg", stacked("Shares of the time of two cores, %", &SHARES, &rows)));
     }
     if let Some(entry) = report.get("size").filter(|entry| !entry.steps.is_empty()) {
         heading(&mut out, "size", "Throughput against the size of the data written at once", "nic-size.svg");
@@ -204,6 +215,7 @@ mod tests {
             ("ladder.tiny.64".into(), ladder),
             ("size".into(), sizes),
             ("delay".into(), Entry::skipped("no KVM")),
+            ("cpu.tiny".into(), Entry::default().step("plain", &[(SHARES[0], 25.0), (SHARES[5], 75.0)])),
         ])
     }
 
@@ -217,8 +229,9 @@ mod tests {
         assert!(tables.contains(order), "{tables}");
         assert_eq!(
             plots.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
-            ["nic-ladder.svg", "nic-size.svg"]
+            ["nic-ladder.svg", "nic-cpu.svg", "nic-size.svg"]
         );
+        assert!(plots[1].1.contains("plain") && plots[1].1.contains(SHARES[5]));
         let line = line(&report()["size"], "all", "Gb/s");
         assert_eq!(line.points, [(64.0, 1.0), (1024.0, 1.0)]);
     }

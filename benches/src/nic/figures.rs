@@ -51,6 +51,11 @@ impl Slice {
         Ok(costs)
     }
 
+    /// Nanoseconds from the start of the second guest, which starts first, to its end.
+    pub fn elapsed(&self) -> f64 {
+        self.guests[1].elapsed as f64
+    }
+
     /// Nanoseconds of each stage for each frame: both guests by themselves, their monitors, the worker, and the thread
     /// that answers register accesses.
     pub fn stages(&self, role: Role) -> Result<[f64; 5], Failure> {

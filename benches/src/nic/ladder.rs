@@ -6,7 +6,7 @@ use super::pair::{Pair, Role, Way};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::plan::Plan;
-use ringway_port::e1000::Techniques;
+use ringway_port::e1000::{self, Techniques};
 
 /// Bytes of a short frame.
 pub const SHORT: usize = 64;
@@ -16,10 +16,10 @@ const WINDOW: u64 = 100_000;
 const SLOTS: u32 = 256;
 
 /// A row: how the guests are connected, and the words of their command lines.
-struct Row {
-    name: &'static str,
-    way: Way,
-    words: &'static str,
+pub struct Row {
+    pub name: &'static str,
+    pub way: Way,
+    pub words: &'static str,
 }
 
 /// What every row without a shared block has: it rings for each frame, and sleeps as soon as it has nothing to do.
@@ -35,35 +35,46 @@ pub fn all() -> Techniques {
     Techniques { csb: true, timers: false, ..Techniques::default() }
 }
 
-/// The rows of the ladder. The others are compared with the first; the last but one has all techniques of a card.
-fn rows() -> [Row; 8] {
+/// The rows of the ladder of a model. The others are compared with the first; the last but one has all techniques that
+/// the card has.
+pub fn rows(model: &'static str) -> Vec<Row> {
     let plain = plain();
     let moderated = Techniques { moderate: WINDOW, ..plain };
     let shared = Techniques { csb: true, ..plain };
     let combined = "batch=1 polls=0 combine=true";
+    let has_csb = e1000::Model::of(model).is_some_and(|model| model.has_csb);
+    let (all, words) = match has_csb {
+        true => (all(), ALL),
+        false => (Techniques { combine: true, csb: false, ..all() }, COMBINED),
+    };
     let row = |name, way, words| Row { name, way, words };
-    [
-        row("plain", Way::Bridge(plain), STOCK),
-        row("+ moderation", Way::Bridge(moderated), STOCK),
-        row("+ combining", Way::Bridge(plain), combined),
-        row("+ both", Way::Bridge(moderated), combined),
-        row("+ CSB", Way::Bridge(shared), SHARED),
-        row("+ back-end", Way::Switch(Techniques { batch: true, cached: true, ..plain }), STOCK),
-        row("+ all", Way::Switch(all()), ALL),
+    let with_block = has_csb.then(|| row("+ CSB", Way::Bridge(model, shared), SHARED));
+    let first = [
+        row("plain", Way::Bridge(model, plain), STOCK),
+        row("+ moderation", Way::Bridge(model, moderated), STOCK),
+        row("+ combining", Way::Bridge(model, plain), combined),
+        row("+ both", Way::Bridge(model, moderated), combined),
+    ];
+    let last = [
+        row("+ back-end", Way::Model(model, Techniques { batch: true, cached: true, ..plain }), STOCK),
+        row("+ all", Way::Model(model, all), words),
         row("+ rings", Way::Rings(SLOTS), RINGS),
-    ]
+    ];
+    first.into_iter().chain(with_block).chain(last).collect()
 }
 
 /// With a shared block or a ring, a guest looks some times before it sleeps: both guests have one core.
 const SHARED: &str = "batch=1 polls=20 csb=true";
 pub const ALL: &str = SHARED;
 const RINGS: &str = "batch=1 polls=20";
+/// Without a block, all that is left is that one doorbell announces several frames.
+const COMBINED: &str = "batch=1 polls=20 combine=true";
 
-/// The ladder.
-pub fn measure(plan: &Plan, role: Role) -> Result<Entry, Failure> {
-    let rows = rows();
+/// The ladder of a model.
+pub fn measure(plan: &Plan, model: &'static str, role: Role) -> Result<Entry, Failure> {
+    let rows = rows(model);
     let unit = if role == Role::Send { "Mpps" } else { "us" };
-    let [.., all, _] = &rows;
+    let [.., all, _] = &rows[..] else { return Err("a ladder without rows".into()) };
     let (mut near, mut far) = (Pair::new(&all.way)?, Pair::new(&rows[0].way)?);
     let slices: Slices = plan.pairs(
         SLICE,
@@ -75,7 +86,7 @@ pub fn measure(plan: &Plan, role: Role) -> Result<Entry, Failure> {
         Role::Send => slices.entry(unit, Better::More).ratio_at_least(20.0),
         Role::Ping => slices.entry(unit, Better::Less).ratio_at_most(0.2),
     };
-    let mut entry = entry.note("peer: plain e1000 with TAP and a Linux bridge");
+    let mut entry = entry.note(format!("peer: a plain {model} with TAP and a Linux bridge"));
     let plan = plan.part(0.5 / rows.len() as f64);
     for Row { name, way, words } in &rows {
         let figures = Pair::new(way).and_then(|mut pair| row(&plan, &mut pair, role, words));

@@ -1,6 +1,7 @@
 //! Emulated network cards: tiny guests on KVM, by cards with each technique and by rings; stock Linux guests.
 
 mod ablation;
+mod cpu;
 mod delay;
 mod document;
 mod drop;
@@ -14,7 +15,7 @@ mod size;
 mod sockets;
 
 use crate::keys::{Group, QUIET, Row, keys};
-use pair::Role;
+use pair::{MODEL, Role};
 use std::time::Duration;
 
 /// A slice, without the start of its guests.
@@ -29,10 +30,16 @@ pub const GROUPS: &[Group] = &[TINY, linux::E1000, linux::E1000E, sockets::GROUP
 const TINY: Group = Group {
     name: "tiny",
     keys: keys! {
-        "ladder.tiny.64": Row(|plan| ladder::measure(plan, Role::Send)),
+        "ladder.tiny.64": Row(|plan| ladder::measure(plan, MODEL, Role::Send)),
             "tiny guest to tiny guest, e1000 with all techniques; plain e1000, TAP and bridge";
-        "ladder.tiny.rtt": Row(|plan| ladder::measure(plan, Role::Ping)),
+        "ladder.tiny.rtt": Row(|plan| ladder::measure(plan, MODEL, Role::Ping)),
             "the same, one frame at a time; the same";
+        "rtl8139.ladder": Row(|plan| ladder::measure(plan, "rtl8139", Role::Send)),
+            "tiny guest to tiny guest, RTL8139 with all techniques; plain RTL8139, TAP and bridge";
+        "pcnet.ladder": Row(|plan| ladder::measure(plan, "pcnet", Role::Send)),
+            "tiny guest to tiny guest, PCnet with all techniques that it has; plain PCnet, TAP and bridge";
+        "cpu.tiny": Row(cpu::measure),
+            "processor time of a frame with all techniques, and shares by technique; plain";
         "rings.guest.64": Row(|plan| rings::measure(plan, 64)),
             "tiny guest to tiny guest by rings through the switch, both guests on one core";
         "rings.guest.1500": Row(|plan| rings::measure(plan, 1500)), "the same, 1500 B";

@@ -31,8 +31,8 @@ const BOUND: Duration = Duration::from_secs(10);
 
 /// How two guests are connected.
 pub enum Way {
-    /// Cards of these techniques, each patched to a TAP interface; a Linux bridge connects both.
-    Bridge(Techniques),
+    /// Cards of a model and of these techniques, each patched to a TAP interface; a Linux bridge connects both.
+    Bridge(&'static str, Techniques),
     /// Cards of these techniques on a switch.
     Switch(Techniques),
     /// Cards of another model and of these techniques on a switch.
@@ -46,7 +46,7 @@ pub enum Way {
 impl Way {
     /// Whether every frame must arrive: a TAP interface and a bridge drop frames when their queues are full.
     fn is_lossless(&self) -> bool {
-        !matches!(self, Way::Bridge(_))
+        !matches!(self, Way::Bridge(..))
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Outcome {
     /// Nanoseconds of processor time that it took, its exits included.
     pub cpu: u64,
     /// Nanoseconds from its start to its end.
-    elapsed: u64,
+    pub elapsed: u64,
 }
 
 /// What both guests of a slice reported, and what the host did meanwhile.
@@ -134,7 +134,7 @@ impl Outcome {
 }
 
 /// The model of most ways.
-const MODEL: &str = "82540em";
+pub const MODEL: &str = "82540em";
 const PORTS: [&str; 2] = ["card0", "card1"];
 
 fn mac(number: u8) -> MacAddress {
@@ -146,7 +146,7 @@ impl Pair {
     pub fn new(way: &Way) -> Result<Pair, Failure> {
         let mut harness = Harness::start(&[WORKER], 4, Poll::Adaptive)?;
         let ends = match way {
-            Way::Bridge(techniques) => cards(&mut harness, MODEL, *techniques, true)?,
+            Way::Bridge(model, techniques) => cards(&mut harness, model, *techniques, true)?,
             Way::Switch(techniques) => cards(&mut harness, MODEL, *techniques, false)?,
             Way::Model(model, techniques) => cards(&mut harness, model, *techniques, false)?,
             Way::Rings(slots) => {
@@ -268,10 +268,13 @@ impl Pair {
     }
 }
 
+/// The registers that announce descriptors.
+const TAILS: [&str; 4] = ["TDT", "RDT", "TPPOLL", "CSBTXKICK"];
+
 /// Writes to a card's tail registers since its client connected.
 fn tails(harness: &Harness, port: &str) -> Result<u64, Failure> {
     let exits = harness.fabric.exits(port)?.ok_or("a port without registers")?;
-    let tails = exits.registers.iter().filter(|register| ["TDT", "RDT"].contains(&&*register.name));
+    let tails = exits.registers.iter().filter(|register| TAILS.contains(&&*register.name));
     Ok(tails.map(|register| register.writes).sum())
 }
 

@@ -3,7 +3,7 @@
 use super::SLICE;
 use super::figures::{STAGES, highest, medians};
 use super::ladder::{STOCK, all, plain};
-use super::pair::{Pair, Role, Way};
+use super::pair::{MODEL, Pair, Role, Way};
 use crate::Failure;
 use crate::entry::Entry;
 use crate::plan::Plan;
@@ -17,7 +17,7 @@ const FRAME: usize = 1500;
 pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let ways = [
         ("all", Way::Switch(all()), "csb=true polls=20 slots=1024 batch=64"),
-        ("plain", Way::Bridge(plain()), STOCK),
+        ("plain", Way::Bridge(MODEL, plain()), STOCK),
     ];
     let plan = plan.part(0.5 / (2 * SIZES.len()) as f64);
     let mut entry = Entry { unit: "Gb/s".into(), ..Entry::default() };

@@ -1,5 +1,7 @@
 //! `ringway doctor`: checks this host, and gives advice.
 
+mod cards;
+
 use crate::command_error::CommandError;
 use crate::text::{self, Table, cell};
 use anstyle::Style;
@@ -7,6 +9,7 @@ use ringway_host::jail::{ControlGroup, Fence, Limits, can_change_user, fence};
 use ringway_host::{Access, Machine, kvm};
 use ringway_linux_guests::kvm_known;
 use serde::Serialize;
+use std::path::Path;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,6 +84,7 @@ fn examine(machine: &Machine) -> Vec<Finding> {
     let mut findings = vec![cores(machine), isolation(machine), huge_pages(machine), descriptors(machine)];
     findings.extend(kernel(machine));
     findings.push(tun(machine));
+    findings.push(cards::check(Path::new("/"), &machine.cores.allowed, &machine.cores.isolated));
     let made = kvm::Machine::new().map(drop).map_err(|error| error.to_string());
     findings.push(virtualization(machine.kvm, &made, kvm_known()));
     let limits = Limits { memory: 64 << 20, threads: 1 };

@@ -352,9 +352,7 @@ impl Vm {
                         self.counts.registers += 1;
                         refused = register_end(address, result);
                     }
-                    if let Some(Err(error)) = self.card.as_mut().map(Card::unmask) {
-                        refused = Some(End::Card(error.to_string()));
-                    }
+                    refused = refused.or(self.unmask());
                     self.counts.woken += u64::from(park(&self.epoll, &self.wakes, asked.min(left)));
                 }
                 Exit::Out(EXIT, bytes) => return Ok(End::Exit(number(bytes))),
@@ -388,10 +386,8 @@ impl Vm {
             if left.is_zero() {
                 return Ok(End::Time);
             }
-            match self.card.as_mut().map(Card::collect) {
-                None => {}
-                Some(Ok(interrupted)) => self.counts.interrupts += u64::from(interrupted),
-                Some(Err(error)) => return Ok(End::Card(error.to_string())),
+            if let Some(end) = self.collect() {
+                return Ok(end);
             }
             self.counts.handled += thread_cpu().saturating_sub(exited);
         }
@@ -399,6 +395,21 @@ impl Vm {
 }
 
 impl Vm {
+    /// Unmasks the card's pin before the guest sleeps; the end of the machine, if its port failed.
+    fn unmask(&mut self) -> Option<End> {
+        let unmasked = self.card.as_mut()?.unmask();
+        unmasked.err().map(|error| End::Card(error.to_string()))
+    }
+
+    /// Takes an interrupt of the card; the end of the machine, if its port failed.
+    fn collect(&mut self) -> Option<End> {
+        match self.card.as_mut()?.collect() {
+            Ok(interrupted) => self.counts.interrupts += u64::from(interrupted),
+            Err(error) => return Some(End::Card(error.to_string())),
+        }
+        None
+    }
+
     /// Takes a snapshot; its memory goes to `file`. The guest's access is completed.
     fn snapshot(&mut self, word: u64, file: OwnedFd) -> Result<Snapshot, String> {
         if self.is_clone {

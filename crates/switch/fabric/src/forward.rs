@@ -121,11 +121,7 @@ impl Forwarder {
         }
         meter.stopwatch.took(count);
         meter.stopwatch.enter(Stage::LookUp, count);
-        // Nobody sent answers to this port.
-        if source.answers.is_none() {
-            port.captures.iter().for_each(|point| capture::arrived(point, source, &burst));
-            features.arrived(port, source, &burst, (*hash, turn.now));
-        }
+        features.arrived(port, source, &burst, (*hash, turn.now));
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);

@@ -43,8 +43,8 @@ pub fn answer_for_port(frame: &[u8], largest: usize, framing: usize) -> Option<V
 pub struct Answered([Cell<u64>; SENDERS]);
 
 impl Answered {
-    /// Where the time of an answer to the sender of a frame that begins with `head` is written, unless that was answered
-    /// less than a millisecond ago, or another one with its place was.
+    /// Where the time of an answer to the sender of a frame that begins with `head` is written, unless that, or another
+    /// one with its place, was answered less than a millisecond ago.
     ///
     /// Attack: a sender of long frames at its full rate, each of which would cost another frame; also from many
     /// addresses.

@@ -1,6 +1,7 @@
 //! A worker's state for what only some ports and switches have: policy, flow tables, snooping, mirrors, and answers.
 
 use super::Source;
+use super::capture;
 use super::flows::{Flows, Place};
 use super::mirror::MirrorCopies;
 use super::multicast::Scopes;
@@ -36,7 +37,7 @@ pub(super) struct Decided<'f> {
 }
 
 impl Features {
-    /// Mirrors a burst that has arrived.
+    /// Captures and mirrors a burst that has arrived. Answers did not: nobody sent them to this port.
     #[inline]
     pub(super) fn arrived(
         &mut self,
@@ -45,6 +46,10 @@ impl Features {
         burst: &Burst<'_>,
         at: (FlowHash, u64),
     ) {
+        if source.answers.is_some() {
+            return;
+        }
+        port.captures.iter().for_each(|point| capture::arrived(point, source, burst));
         if port.mirrors.is_some() {
             self.mirrored.get_mut().arrived(port, source, burst, at);
         }
