@@ -69,6 +69,11 @@ end
 (** A guest is to go on where it has arrived. *)
 module Activation = struct
   type t = {
+    delivered : int list option;
+        (** Fingerprints of the frames that it got there, which are not delivered again, in their order. *)
+    known : int option;
+        (** All frames that it got in so many nanoseconds before it stopped are in `delivered`; without it, none
+            of them is known. *)
     stopped : int option;
         (** When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are
             on one host. *)
@@ -80,12 +85,14 @@ module Activation = struct
   let to_json it =
     Codec.record
       [
+        Codec.given "delivered" (Codec.of_list Codec.of_int) it.delivered;
+        Codec.given "known" Codec.of_int it.known;
         Codec.given "stopped" Codec.of_int it.stopped;
         Codec.given "stopped_ago" Codec.of_int it.stopped_ago;
       ]
 
-  let make ?stopped ?stopped_ago () =
-    { stopped; stopped_ago }
+  let make ?delivered ?known ?stopped ?stopped_ago () =
+    { delivered; known; stopped; stopped_ago }
 end
 
 (** State of a guest that arrives. *)
@@ -134,6 +141,8 @@ module AuditView = struct
         (** Status of the answer: from 200 to 299 if it was done. *)
     time : int;
         (** When it came, in nanoseconds since 1970. *)
+    token : string option;
+        (** Name of its token, if it is connected by TCP. *)
     user : int option;
         (** User ID of the client. *)
   }
@@ -149,6 +158,7 @@ module AuditView = struct
       request = Codec.field Codec.string "request" json;
       status = Codec.field Codec.int "status" json;
       time = Codec.field Codec.int "time" json;
+      token = Codec.optional Codec.string "token" json;
       user = Codec.optional Codec.int "user" json;
     }
 end
@@ -525,6 +535,22 @@ module Counts = struct
       tx_drops = Codec.field (Codec.assoc Codec.int) "tx_drops" json;
       tx_frames = Codec.field Codec.int "tx_frames" json;
       unlearned = Codec.optional Codec.int "unlearned" json;
+    }
+end
+
+(** A client that was added. *)
+module CreatedToken = struct
+  type t = {
+    name : string;
+        (** Its name. *)
+    token : string option;
+        (** Its token, if it has no certificate. It is not stored, and not shown again. *)
+  }
+
+  let of_json json =
+    {
+      name = Codec.field Codec.string "name" json;
+      token = Codec.optional Codec.string "token" json;
     }
 end
 
@@ -1309,8 +1335,10 @@ end
 (** A switch. *)
 module SwitchView = struct
   type t = {
+    flows : int option;
+        (** Number of its flows, if its lookup is `flow`. *)
     lookup : string;
-        (** The lookup that finds a frame's port: `learning`, `static` or `hash`. *)
+        (** The lookup that finds a frame's port: `learning`, `static`, `hash` or `flow`. *)
     name : string;
         (** Its name. *)
     ports : string list;
@@ -1319,6 +1347,7 @@ module SwitchView = struct
 
   let of_json json =
     {
+      flows = Codec.optional Codec.int "flows" json;
       lookup = Codec.field Codec.string "lookup" json;
       name = Codec.field Codec.string "name" json;
       ports = Codec.field (Codec.list Codec.string) "ports" json;
@@ -1480,6 +1509,144 @@ module FilterUse = struct
       on_error = Codec.optional OnError.of_json "on_error" json;
       position = Codec.optional Position.of_json "position" json;
       required = Codec.optional Codec.bool "required" json;
+    }
+end
+
+(** The number that flows have for a port. *)
+module FlowPortView = struct
+  type t = {
+    name : string;
+        (** The port, which may be gone: it has this number when it comes again. *)
+    number : int;
+        (** The number. *)
+  }
+
+  let of_json json =
+    {
+      name = Codec.field Codec.string "name" json;
+      number = Codec.field Codec.int "number" json;
+    }
+end
+
+(** A flow. *)
+module FlowView = struct
+  type t = {
+    bytes : int;
+        (** Bytes of these. *)
+    packets : int;
+        (** Frames that it matched. *)
+    text : string;
+        (** The flow, as `ovs-ofctl dump-flows` shows it. *)
+  }
+
+  let of_json json =
+    {
+      bytes = Codec.field Codec.int "bytes" json;
+      packets = Codec.field Codec.int "packets" json;
+      text = Codec.field Codec.string "text" json;
+    }
+end
+
+(** A change of flow tables: all of it is made, or nothing. *)
+module FlowsChange = struct
+  type t = {
+    changes : string option;
+        (** Changes, one a line, as in a bundle of `ovs-ofctl`: `flow add FLOW`, `flow modify FLOW`, `flow
+            delete MATCH`, `group add GROUP`, `meter add METER`. `flow` and `add` may be left out. Only in
+            `POST`. *)
+    command : string option;
+        (** The command of all lines of `changes`, which then have none, such as `flow delete_strict`. *)
+    dry_run : bool option;
+        (** Whether nothing is changed: the answer has the difference. Only in `PUT`. *)
+    revision : int option;
+        (** The revision that is changed; with another one, the change is refused. *)
+    rules : string option;
+        (** All flows, groups and meters that there shall be, one a line. Only in `PUT`. *)
+  }
+
+  let to_json it =
+    Codec.record
+      [
+        Codec.given "changes" Codec.of_string it.changes;
+        Codec.given "command" Codec.of_string it.command;
+        Codec.given "dry_run" Codec.of_bool it.dry_run;
+        Codec.given "revision" Codec.of_int it.revision;
+        Codec.given "rules" Codec.of_string it.rules;
+      ]
+
+  let make ?changes ?command ?dry_run ?revision ?rules () =
+    { changes; command; dry_run; revision; rules }
+end
+
+(** What a change has done. *)
+module FlowsChanged = struct
+  type t = {
+    count : int;
+        (** Flows that were added, changed or removed. *)
+    difference : string list;
+        (** What `PUT` has changed, or would: lines that begin with `-` are gone, lines with `+` are new. *)
+    revision : int;
+        (** Number of the changes so far. *)
+  }
+
+  let of_json json =
+    {
+      count = Codec.field Codec.int "count" json;
+      difference = Codec.field (Codec.list Codec.string) "difference" json;
+      revision = Codec.field Codec.int "revision" json;
+    }
+end
+
+(** A meter. *)
+module MeterView = struct
+  type t = {
+    dropped : int;
+        (** Frames that it dropped. *)
+    packets : int;
+        (** Frames that came to it. *)
+    text : string;
+        (** The meter, as `ovs-ofctl dump-meters` shows it. *)
+  }
+
+  let of_json json =
+    {
+      dropped = Codec.field Codec.int "dropped" json;
+      packets = Codec.field Codec.int "packets" json;
+      text = Codec.field Codec.string "text" json;
+    }
+end
+
+(** The flow tables of a switch. *)
+module FlowsView = struct
+  type t = {
+    flows : FlowView.t list;
+        (** The flows that are meant, by table, priority and match. *)
+    groups : string list;
+        (** The groups, as `ovs-ofctl dump-groups` shows them. *)
+    meters : MeterView.t list;
+        (** The meters. *)
+    omitted : int;
+        (** Number of flows that are not among them, since the answer would be too long. *)
+    ports : FlowPortView.t list;
+        (** The numbers of ports. *)
+    revision : int;
+        (** Number of the changes so far. *)
+    rules : string;
+        (** All flows, groups and meters, one a line, as `PUT` takes them; empty if they are many. *)
+    switch : string;
+        (** The switch. *)
+  }
+
+  let of_json json =
+    {
+      flows = Codec.field (Codec.list FlowView.of_json) "flows" json;
+      groups = Codec.field (Codec.list Codec.string) "groups" json;
+      meters = Codec.field (Codec.list MeterView.of_json) "meters" json;
+      omitted = Codec.field Codec.int "omitted" json;
+      ports = Codec.field (Codec.list FlowPortView.of_json) "ports" json;
+      revision = Codec.field Codec.int "revision" json;
+      rules = Codec.field Codec.string "rules" json;
+      switch = Codec.field Codec.string "switch" json;
     }
 end
 
@@ -1839,6 +2006,8 @@ module HopView = struct
         (** Where copies of it go. *)
     dropped : string option;
         (** Why the frame is dropped at this port. *)
+    flows : string list option;
+        (** What flow tables do with it: a line for each table, group and meter. *)
     frame : string;
         (** The frame, in hexadecimal. *)
     held : bool;
@@ -1849,8 +2018,8 @@ module HopView = struct
     length : int;
         (** Its length in bytes. *)
     lookup : string;
-        (** What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`,
-            `nowhere` where there is no switch. *)
+        (** What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `flow` where flow
+            tables decide; `patch`, `instance`, `nowhere` where there is no switch. *)
     mirrored : MirroredView.t list option;
         (** Copies for ports that mirror others. *)
     multicast : MulticastView.t option;
@@ -1867,7 +2036,7 @@ module HopView = struct
     summary : string;
         (** What it is. *)
     table : string;
-        (** The switch's lookup: `learning`, `static` or `hash`; empty without a switch. *)
+        (** The switch's lookup: `learning`, `static`, `hash` or `flow`; empty without a switch. *)
     through : string;
         (** What the frame passed in between, such as `function wall` or `link line`; empty for the first. *)
     to_ : string;
@@ -1883,6 +2052,7 @@ module HopView = struct
       after = Codec.optional Codec.int "after" json;
       destinations = Codec.field (Codec.list DestinationView.of_json) "destinations" json;
       dropped = Codec.optional Codec.string "dropped" json;
+      flows = Codec.optional (Codec.list Codec.string) "flows" json;
       frame = Codec.field Codec.string "frame" json;
       held = Codec.field Codec.bool "held" json;
       learned = Codec.optional Codec.string "learned" json;
@@ -2107,6 +2277,36 @@ module LinkView = struct
     }
 end
 
+(** One of the two fabrics of a migration. *)
+module MigrationEnd = struct
+  type t =
+    | Source
+    | Destination
+    | Other of string  (** One that a later version has. *)
+
+  let to_json = function
+    | Source -> `String "source"
+    | Destination -> `String "destination"
+    | Other other -> `String other
+end
+
+(** An operator's decision about a guest of which nobody can say where it runs. *)
+module MigrationDecision = struct
+  type t = {
+    runs_at : MigrationEnd.t;
+        (** Where it runs from now on. *)
+  }
+
+  let to_json it =
+    Codec.record
+      [
+        Codec.some "runs_at" MigrationEnd.to_json it.runs_at;
+      ]
+
+  let make ~runs_at () =
+    { runs_at }
+end
+
 (** How far a migration is. *)
 module MigrationView = struct
   type t = {
@@ -2118,6 +2318,8 @@ module MigrationView = struct
         (** The guest. *)
     remaining : int;
         (** Bytes of memory that are left, as far as is known. *)
+    resolved : string option;
+        (** Where an operator decided that the guest runs, `source` or `destination`, if nobody could say it. *)
     rounds : int;
         (** How often changed pages were looked for. *)
     stage : string;
@@ -2137,6 +2339,7 @@ module MigrationView = struct
       error = Codec.field Codec.string "error" json;
       guest = Codec.field Codec.string "guest" json;
       remaining = Codec.field Codec.int "remaining" json;
+      resolved = Codec.optional Codec.string "resolved" json;
       rounds = Codec.field Codec.int "rounds" json;
       stage = Codec.field Codec.string "stage" json;
       to_ = Codec.field Codec.string "to" json;
@@ -2507,6 +2710,7 @@ module NewSwitch = struct
   type t = {
     ageing : string option;
     entries : Yojson.Safe.t option;
+    flows : string option;
     forward_reserved : Yojson.Safe.t option;
     lookup : string option;
     members : Yojson.Safe.t option;
@@ -2518,6 +2722,7 @@ module NewSwitch = struct
     open_group : string option;
     open_limit : Yojson.Safe.t option;
     refuse_moves : Yojson.Safe.t option;
+    rules : string option;
     static : Yojson.Safe.t option;
     uplink : string option;
   }
@@ -2527,6 +2732,7 @@ module NewSwitch = struct
       [
         Codec.given "ageing" Codec.of_string it.ageing;
         Codec.given "entries" Fun.id it.entries;
+        Codec.given "flows" Codec.of_string it.flows;
         Codec.given "forward-reserved" Fun.id it.forward_reserved;
         Codec.given "lookup" Codec.of_string it.lookup;
         Codec.given "members" Fun.id it.members;
@@ -2537,14 +2743,60 @@ module NewSwitch = struct
         Codec.given "open-group" Codec.of_string it.open_group;
         Codec.given "open-limit" Fun.id it.open_limit;
         Codec.given "refuse-moves" Fun.id it.refuse_moves;
+        Codec.given "rules" Codec.of_string it.rules;
         Codec.given "static" Fun.id it.static;
         Codec.given "uplink" Codec.of_string it.uplink;
       ]
 
-  let make ?ageing ?entries ?forward_reserved ?lookup ?members ?multicast_fast_leave ?multicast_snooping ~name
-           ?open_ ?open_group ?open_limit ?refuse_moves ?static ?uplink () =
-    { ageing; entries; forward_reserved; lookup; members; multicast_fast_leave; multicast_snooping; name;
-      open_; open_group; open_limit; refuse_moves; static; uplink }
+  let make ?ageing ?entries ?flows ?forward_reserved ?lookup ?members ?multicast_fast_leave
+           ?multicast_snooping ~name ?open_ ?open_group ?open_limit ?refuse_moves ?rules ?static ?uplink () =
+    { ageing; entries; flows; forward_reserved; lookup; members; multicast_fast_leave; multicast_snooping;
+      name; open_; open_group; open_limit; refuse_moves; rules; static; uplink }
+end
+
+(** What a token may be used for. Each role has the rights of those before it. *)
+module Role = struct
+  type t =
+    | Read
+    | Operate
+    | Admin
+    | Other of string  (** One that a later version has. *)
+
+  let of_json json =
+    match Codec.string json with
+    | "read" -> Read
+    | "operate" -> Operate
+    | "admin" -> Admin
+    | other -> Other other
+
+  let to_json = function
+    | Read -> `String "read"
+    | Operate -> `String "operate"
+    | Admin -> `String "admin"
+    | Other other -> `String other
+end
+
+(** A client to add. *)
+module NewToken = struct
+  type t = {
+    certificate : string option;
+        (** The hash by SHA-256 of its certificate, 64 hexadecimal digits; without it a token is made. *)
+    name : string;
+        (** Its name. *)
+    role : Role.t;
+        (** What it may do. *)
+  }
+
+  let to_json it =
+    Codec.record
+      [
+        Codec.given "certificate" Codec.of_string it.certificate;
+        Codec.some "name" Codec.of_string it.name;
+        Codec.some "role" Role.to_json it.role;
+      ]
+
+  let make ?certificate ~name ~role () =
+    { certificate; name; role }
 end
 
 (** A frame to trace. *)
@@ -2610,6 +2862,19 @@ module Optimise = struct
     | "speed" -> Speed
     | "overbooking" -> Overbooking
     | other -> Other other
+end
+
+(** The page for browsers. *)
+module PageView = struct
+  type t = {
+    url : string;
+        (** Its address. *)
+  }
+
+  let of_json json =
+    {
+      url = Codec.field Codec.string "url" json;
+    }
 end
 
 (** How a VM's CPUs are bound. *)
@@ -3528,6 +3793,25 @@ module TableView = struct
     }
 end
 
+(** A client of the API at its TCP address. *)
+module TokenView = struct
+  type t = {
+    certificate : string option;
+        (** The hash by SHA-256 of its certificate, if that is what it proves itself by. *)
+    name : string;
+        (** Its name, which the audit log has. *)
+    role : Role.t;
+        (** What it may do. *)
+  }
+
+  let of_json json =
+    {
+      certificate = Codec.optional Codec.string "certificate" json;
+      name = Codec.field Codec.string "name" json;
+      role = Codec.field Role.of_json "role" json;
+    }
+end
+
 (** What would become of a frame. *)
 module TraceView = struct
   type t = {
@@ -3949,6 +4233,13 @@ let guest_migration socket name =
 let cancel_guest_migration socket name =
   ignore (Control_socket.call socket "DELETE" "/v1/guests/{}/migration" [ name ])
 
+(** Decides where a guest runs of which the other fabric does not say whether it runs there (stage `asking`),
+    because it is lost for good. It is asked once more, and if it answers, that counts. Otherwise the guest goes
+    on here, or is ended here: a guest that runs there too runs twice, and one that does not run there is lost.
+    *)
+let resolve_guest_migration socket name body =
+  MigrationView.of_json (Codec.parsed (Control_socket.call socket "POST" "/v1/guests/{}/migration/resolve" ~body:(MigrationDecision.to_json body) [ name ]))
+
 (** Starts a guest. It boots after the answer. *)
 let start_guest socket name =
   ignore (Control_socket.call socket "POST" "/v1/guests/{}/start" [ name ])
@@ -3969,6 +4260,10 @@ let links socket =
     nothing. *)
 let set_link socket name body =
   LinkView.of_json (Codec.parsed (Control_socket.call socket "PATCH" "/v1/links/{}" ~body:(LinkChange.to_json body) [ name ]))
+
+(** Where the page for browsers is. *)
+let page socket =
+  PageView.of_json (Codec.parsed (Control_socket.call socket "GET" "/v1/page" [  ]))
 
 (** Decides where VMs run, and reserves their resources. *)
 let decide socket body =
@@ -4160,6 +4455,11 @@ let start_program socket name =
 let stop_program socket name =
   ignore (Control_socket.call socket "POST" "/v1/programs/{}/stop" [ name ])
 
+(** Rates of ports and links each second, as a stream of server-sent events named `rates`. A client that reads
+    slowly misses some. *)
+let rates socket =
+  Control_socket.call socket "GET" "/v1/rates" [  ]
+
 (** Takes the fabric down. The answer comes when that is done. *)
 let shutdown socket =
   ignore (Control_socket.call socket "POST" "/v1/shutdown" [  ])
@@ -4193,6 +4493,18 @@ let add_switch socket body =
 let remove_switch socket name =
   ignore (Control_socket.call socket "DELETE" "/v1/switches/{}" [ name ])
 
+(** The flow tables of a switch, with what is counted. *)
+let flows ?filter socket name =
+  FlowsView.of_json (Codec.parsed (Control_socket.call socket "GET" "/v1/switches/{}/flows" ~query:(List.concat [ Codec.parameter "filter" Codec.text_of_string filter ]) [ name ]))
+
+(** Makes the rules of the request those of a switch, at once. What stays keeps what was counted. *)
+let replace_flows socket name body =
+  FlowsChanged.of_json (Codec.parsed (Control_socket.call socket "PUT" "/v1/switches/{}/flows" ~body:(FlowsChange.to_json body) [ name ]))
+
+(** Changes flows, groups and meters of a switch while frames pass: all changes at once, or none. *)
+let change_flows socket name body =
+  FlowsChanged.of_json (Codec.parsed (Control_socket.call socket "POST" "/v1/switches/{}/flows" ~body:(FlowsChange.to_json body) [ name ]))
+
 (** The members of groups that a switch knows, if it snoops. *)
 let groups socket name =
   GroupsView.of_json (Codec.parsed (Control_socket.call socket "GET" "/v1/switches/{}/groups" [ name ]))
@@ -4200,6 +4512,18 @@ let groups socket name =
 (** The addresses that a switch knows. *)
 let table socket name =
   TableView.of_json (Codec.parsed (Control_socket.call socket "GET" "/v1/switches/{}/table" [ name ]))
+
+(** The clients of the API at its TCP address, without their tokens, which are not stored. *)
+let tokens socket =
+  (Codec.list TokenView.of_json) (Codec.parsed (Control_socket.call socket "GET" "/v1/tokens" [  ]))
+
+(** Adds a client. Its token is in the answer, and nowhere else. *)
+let add_token socket body =
+  CreatedToken.of_json (Codec.parsed (Control_socket.call socket "POST" "/v1/tokens" ~body:(NewToken.to_json body) [  ]))
+
+(** Removes a client; its next request is refused. *)
+let remove_token socket name =
+  ignore (Control_socket.call socket "DELETE" "/v1/tokens/{}" [ name ])
 
 (** Processor time and memory of every guest, function and process of the fabric. *)
 let usage socket =

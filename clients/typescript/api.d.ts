@@ -21,6 +21,13 @@ export type ActionKind = "stop" | "deactivate" | "activate";
 
 /** A guest is to go on where it has arrived. */
 export interface Activation {
+  /** Fingerprints of the frames that it got there, which are not delivered again, in their order. */
+  delivered?: number[];
+  /**
+   * All frames that it got in so many nanoseconds before it stopped are in `delivered`; without it, none of them is
+   * known.
+   */
+  known?: number | null;
   /**
    * When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are on one host.
    */
@@ -66,6 +73,8 @@ export interface AuditView {
   status: number;
   /** When it came, in nanoseconds since 1970. */
   time: number;
+  /** Name of its token, if it is connected by TCP. */
+  token?: string | null;
   /** User ID of the client. */
   user?: number | null;
 }
@@ -231,6 +240,14 @@ export interface Counts {
   tx_frames: number;
   /** Frames whose source address was not learned, since the port has learned too many. */
   unlearned?: number;
+}
+
+/** A client that was added. */
+export interface CreatedToken {
+  /** Its name. */
+  name: string;
+  /** Its token, if it has no certificate. It is not stored, and not shown again. */
+  token?: string | null;
 }
 
 /** A decision. */
@@ -581,6 +598,71 @@ export interface FilterUse {
   required?: boolean;
 }
 
+/** The number that flows have for a port. */
+export interface FlowPortView {
+  /** The port, which may be gone: it has this number when it comes again. */
+  name: string;
+  /** The number. */
+  number: number;
+}
+
+/** A flow. */
+export interface FlowView {
+  /** Bytes of these. */
+  bytes: number;
+  /** Frames that it matched. */
+  packets: number;
+  /** The flow, as `ovs-ofctl dump-flows` shows it. */
+  text: string;
+}
+
+/** A change of flow tables: all of it is made, or nothing. */
+export interface FlowsChange {
+  /**
+   * Changes, one a line, as in a bundle of `ovs-ofctl`: `flow add FLOW`, `flow modify FLOW`, `flow delete MATCH`,
+   * `group add GROUP`, `meter add METER`. `flow` and `add` may be left out. Only in `POST`.
+   */
+  changes?: string | null;
+  /** The command of all lines of `changes`, which then have none, such as `flow delete_strict`. */
+  command?: string | null;
+  /** Whether nothing is changed: the answer has the difference. Only in `PUT`. */
+  dry_run?: boolean;
+  /** The revision that is changed; with another one, the change is refused. */
+  revision?: number | null;
+  /** All flows, groups and meters that there shall be, one a line. Only in `PUT`. */
+  rules?: string | null;
+}
+
+/** What a change has done. */
+export interface FlowsChanged {
+  /** Flows that were added, changed or removed. */
+  count: number;
+  /** What `PUT` has changed, or would: lines that begin with `-` are gone, lines with `+` are new. */
+  difference: string[];
+  /** Number of the changes so far. */
+  revision: number;
+}
+
+/** The flow tables of a switch. */
+export interface FlowsView {
+  /** The flows that are meant, by table, priority and match. */
+  flows: FlowView[];
+  /** The groups, as `ovs-ofctl dump-groups` shows them. */
+  groups: string[];
+  /** The meters. */
+  meters: MeterView[];
+  /** Number of flows that are not among them, since the answer would be too long. */
+  omitted: number;
+  /** The numbers of ports. */
+  ports: FlowPortView[];
+  /** Number of the changes so far. */
+  revision: number;
+  /** All flows, groups and meters, one a line, as `PUT` takes them; empty if they are many. */
+  rules: string;
+  /** The switch. */
+  switch: string;
+}
+
 /** Where a function's time went. */
 export interface FunctionProfileView {
   /** Its elements, if they were asked for. */
@@ -767,6 +849,8 @@ export interface HopView {
   destinations: DestinationView[];
   /** Why the frame is dropped at this port. */
   dropped?: string | null;
+  /** What flow tables do with it: a line for each table, group and meter. */
+  flows?: string[];
   /** The frame, in hexadecimal. */
   frame: string;
   /** Whether the port's frames wait now, since a function that they are for does not run yet. */
@@ -776,8 +860,8 @@ export interface HopView {
   /** Its length in bytes. */
   length: number;
   /**
-   * What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere` where
-   * there is no switch.
+   * What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `flow` where flow tables decide;
+   * `patch`, `instance`, `nowhere` where there is no switch.
    */
   lookup: string;
   /** Copies for ports that mirror others. */
@@ -795,7 +879,7 @@ export interface HopView {
   sender?: string | null;
   /** What it is. */
   summary: string;
-  /** The switch's lookup: `learning`, `static` or `hash`; empty without a switch. */
+  /** The switch's lookup: `learning`, `static`, `hash` or `flow`; empty without a switch. */
   table: string;
   /** What the frame passed in between, such as `function wall` or `link line`; empty for the first. */
   through: string;
@@ -922,6 +1006,24 @@ export interface LinkChange {
   settings: Record<string, string | null>;
 }
 
+/** The rates of a direction of a link. */
+export interface LinkRates {
+  /** Their bytes. */
+  bytes: number;
+  /** Dropped frames. */
+  drops: number;
+  /** Frames that left it. */
+  frames: number;
+  /** The port that sends. */
+  from: string;
+  /** The link's name. */
+  name: string;
+  /** Frames in its queue, now. */
+  queued: number;
+  /** The port that receives. */
+  to: string;
+}
+
 /** What a link does with a frame. */
 export interface LinkTraceView {
   /** Probability that one of its bits is inverted. */
@@ -958,6 +1060,16 @@ export interface LinkView {
   name: string;
 }
 
+/** A meter. */
+export interface MeterView {
+  /** Frames that it dropped. */
+  dropped: number;
+  /** Frames that came to it. */
+  packets: number;
+  /** The meter, as `ovs-ofctl dump-meters` shows it. */
+  text: string;
+}
+
 /** A migration. */
 export interface Migration {
   /** The decision that chose the destination; 0 in a preview. */
@@ -976,6 +1088,15 @@ export interface Migration {
   vm: string;
 }
 
+/** An operator's decision about a guest of which nobody can say where it runs. */
+export interface MigrationDecision {
+  /** Where it runs from now on. */
+  runs_at: MigrationEnd;
+}
+
+/** One of the two fabrics of a migration. */
+export type MigrationEnd = "source" | "destination";
+
 /** Outcome of a migration. */
 export type MigrationState = "proposed" | "reserved" | "done" | "refused";
 
@@ -989,6 +1110,8 @@ export interface MigrationView {
   guest: string;
   /** Bytes of memory that are left, as far as is known. */
   remaining: number;
+  /** Where an operator decided that the guest runs, `source` or `destination`, if nobody could say it. */
+  resolved?: string;
   /** How often changed pages were looked for. */
   rounds: number;
   /**
@@ -1206,6 +1329,7 @@ export interface NewSnapshot {
 export interface NewSwitch {
   ageing?: string;
   entries?: string | number | boolean | string[] | Record<string, unknown>;
+  flows?: string;
   "forward-reserved"?: string | number | boolean | string[] | Record<string, unknown>;
   lookup?: string;
   members?: string | number | boolean | string[] | Record<string, unknown>;
@@ -1217,8 +1341,19 @@ export interface NewSwitch {
   "open-group"?: string;
   "open-limit"?: string | number | boolean | string[] | Record<string, unknown>;
   "refuse-moves"?: string | number | boolean | string[] | Record<string, unknown>;
+  rules?: string;
   static?: string | number | boolean | string[] | Record<string, unknown>;
   uplink?: string;
+}
+
+/** A client to add. */
+export interface NewToken {
+  /** The hash by SHA-256 of its certificate, 64 hexadecimal digits; without it a token is made. */
+  certificate?: string | null;
+  /** Its name. */
+  name: string;
+  /** What it may do. */
+  role: Role;
 }
 
 /** A frame to trace. */
@@ -1244,6 +1379,12 @@ export type OnError = "refuse" | "skip";
 
 /** What a policy trades for speed under many requests. */
 export type Optimise = "none" | "speed" | "overbooking";
+
+/** The page for browsers. */
+export interface PageView {
+  /** Its address. */
+  url: string;
+}
 
 /** How a VM's CPUs are bound. */
 export type Pinning = "none" | "manual" | "resize_and_pin_numa" | "dedicated" | "isolate_threads";
@@ -1327,6 +1468,26 @@ export interface PortNeed {
   network?: string;
   /** Packets a second. */
   pps?: number;
+}
+
+/** The rates of a port. */
+export interface PortRates {
+  /** Dropped frames since the port is there, by reason. */
+  dropped: Record<string, number>;
+  /** Dropped frames a second, by reason; reasons without any are omitted. */
+  drops: Record<string, number>;
+  /** Its name. */
+  name: string;
+  /** Their bytes. */
+  rx_bytes: number;
+  /** Frames that its peer got. */
+  rx_frames: number;
+  /** Its state, such as `up`. */
+  state: string;
+  /** Their bytes. */
+  tx_bytes: number;
+  /** Frames that its peer sent. */
+  tx_frames: number;
 }
 
 /** Counters of a port. */
@@ -1444,6 +1605,18 @@ export interface PropertyView {
   regex: string;
 }
 
+/** What passed between two readings of the counters. Rates are frames or bytes a second. */
+export interface RatesView {
+  /** Of both directions of every link. */
+  links: LinkRates[];
+  /** Of every port, in the order of the file. */
+  ports: PortRates[];
+  /** Time since the reading before. */
+  seconds: number;
+  /** When the counters were read, in nanoseconds since 1970. */
+  time: number;
+}
+
 /** Accesses to a register, each an exit of the guest. */
 export interface RegisterView {
   /** Whether the client may map it; accesses through the mapping are not counted. */
@@ -1469,6 +1642,9 @@ export interface RevisionView {
   /** The revision. */
   revision: number;
 }
+
+/** What a token may be used for. Each role has the rights of those before it. */
+export type Role = "read" | "operate" | "admin";
 
 /** The file that describes what runs. */
 export interface SavedFabric {
@@ -1571,7 +1747,9 @@ export interface Summary {
 
 /** A switch. */
 export interface SwitchView {
-  /** The lookup that finds a frame's port: `learning`, `static` or `hash`. */
+  /** Number of its flows, if its lookup is `flow`. */
+  flows?: number | null;
+  /** The lookup that finds a frame's port: `learning`, `static`, `hash` or `flow`. */
   lookup: string;
   /** Its name. */
   name: string;
@@ -1597,6 +1775,16 @@ export interface TableView {
   entries: TableEntryView[];
   /** The switch. */
   switch: string;
+}
+
+/** A client of the API at its TCP address. */
+export interface TokenView {
+  /** The hash by SHA-256 of its certificate, if that is what it proves itself by. */
+  certificate?: string | null;
+  /** Its name, which the audit log has. */
+  name: string;
+  /** What it may do. */
+  role: Role;
 }
 
 /** The full trace of the choice for VMs that are placed together. Hosts are sorted by name. */
@@ -1968,6 +2156,12 @@ export class Api {
    * that arrives here, and was not activated, is given up.
    */
   cancelGuestMigration(name: string): Promise<void>;
+  /**
+   * Decides where a guest runs of which the other fabric does not say whether it runs there (stage `asking`), because
+   * it is lost for good. It is asked once more, and if it answers, that counts. Otherwise the guest goes on here, or is
+   * ended here: a guest that runs there too runs twice, and one that does not run there is lost.
+   */
+  resolveGuestMigration(name: string, body: MigrationDecision): Promise<MigrationView>;
   /** Starts a guest. It boots after the answer. */
   startGuest(name: string): Promise<void>;
   /** Stops a guest. It powers off after the answer. */
@@ -1981,6 +2175,8 @@ export class Api {
    * nothing.
    */
   setLink(name: string, body: LinkChange): Promise<LinkView>;
+  /** Where the page for browsers is. */
+  page(): Promise<PageView>;
   /** Decides where VMs run, and reserves their resources. */
   decide(body: PlaceRequest): Promise<DecisionView>;
   /** The last rounds of balancing in which something happened, newest first. */
@@ -2088,6 +2284,11 @@ export class Api {
   startProgram(name: string): Promise<void>;
   /** Asks to end a program. */
   stopProgram(name: string): Promise<void>;
+  /**
+   * Rates of ports and links each second, as a stream of server-sent events named `rates`. A client that reads slowly
+   * misses some.
+   */
+  rates(): Promise<string>;
   /** Takes the fabric down. The answer comes when that is done. */
   shutdown(): Promise<void>;
   /** Every snapshot. */
@@ -2107,10 +2308,22 @@ export class Api {
   addSwitch(body: NewSwitch): Promise<void>;
   /** Removes a switch that has no ports. */
   removeSwitch(name: string): Promise<void>;
+  /** The flow tables of a switch, with what is counted. */
+  flows(name: string, query?: { filter?: string | null }): Promise<FlowsView>;
+  /** Makes the rules of the request those of a switch, at once. What stays keeps what was counted. */
+  replaceFlows(name: string, body: FlowsChange): Promise<FlowsChanged>;
+  /** Changes flows, groups and meters of a switch while frames pass: all changes at once, or none. */
+  changeFlows(name: string, body: FlowsChange): Promise<FlowsChanged>;
   /** The members of groups that a switch knows, if it snoops. */
   groups(name: string): Promise<GroupsView>;
   /** The addresses that a switch knows. */
   table(name: string): Promise<TableView>;
+  /** The clients of the API at its TCP address, without their tokens, which are not stored. */
+  tokens(): Promise<TokenView[]>;
+  /** Adds a client. Its token is in the answer, and nowhere else. */
+  addToken(body: NewToken): Promise<CreatedToken>;
+  /** Removes a client; its next request is refused. */
+  removeToken(name: string): Promise<void>;
   /** Processor time and memory of every guest, function and process of the fabric. */
   usage(): Promise<UsageView>;
 }

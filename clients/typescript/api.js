@@ -143,6 +143,10 @@ export class Api {
     return this.#socket.call("DELETE", "/v1/guests/{}/migration", [name]);
   }
 
+  resolveGuestMigration(name, body) {
+    return this.#socket.json("POST", "/v1/guests/{}/migration/resolve", [name], { body });
+  }
+
   startGuest(name) {
     return this.#socket.call("POST", "/v1/guests/{}/start", [name]);
   }
@@ -161,6 +165,10 @@ export class Api {
 
   setLink(name, body) {
     return this.#socket.json("PATCH", "/v1/links/{}", [name], { body });
+  }
+
+  page() {
+    return this.#socket.json("GET", "/v1/page", []);
   }
 
   decide(body) {
@@ -347,6 +355,10 @@ export class Api {
     return this.#socket.call("POST", "/v1/programs/{}/stop", [name]);
   }
 
+  rates() {
+    return this.#socket.text("GET", "/v1/rates", []);
+  }
+
   shutdown() {
     return this.#socket.call("POST", "/v1/shutdown", []);
   }
@@ -379,12 +391,36 @@ export class Api {
     return this.#socket.call("DELETE", "/v1/switches/{}", [name]);
   }
 
+  flows(name, query = {}) {
+    return this.#socket.json("GET", "/v1/switches/{}/flows", [name], { query });
+  }
+
+  replaceFlows(name, body) {
+    return this.#socket.json("PUT", "/v1/switches/{}/flows", [name], { body });
+  }
+
+  changeFlows(name, body) {
+    return this.#socket.json("POST", "/v1/switches/{}/flows", [name], { body });
+  }
+
   groups(name) {
     return this.#socket.json("GET", "/v1/switches/{}/groups", [name]);
   }
 
   table(name) {
     return this.#socket.json("GET", "/v1/switches/{}/table", [name]);
+  }
+
+  tokens() {
+    return this.#socket.json("GET", "/v1/tokens", []);
+  }
+
+  addToken(body) {
+    return this.#socket.json("POST", "/v1/tokens", [], { body });
+  }
+
+  removeToken(name) {
+    return this.#socket.call("DELETE", "/v1/tokens/{}", [name]);
   }
 
   usage() {

@@ -16,6 +16,9 @@ ActionKind = Literal["stop", "deactivate", "activate"]
 HostStatus = Literal["up", "preparing_for_maintenance", "maintenance", "down", "non_responsive"]
 """Whether a host may run anything."""
 
+MigrationEnd = Literal["source", "destination"]
+"""One of the two fabrics of a migration."""
+
 MigrationState = Literal["proposed", "reserved", "done", "refused"]
 """Outcome of a migration."""
 
@@ -33,6 +36,9 @@ Pinning = Literal["none", "manual", "resize_and_pin_numa", "dedicated", "isolate
 
 Position = Literal["first", "middle", "last"]
 """When a filter runs."""
+
+Role = Literal["read", "operate", "admin"]
+"""What a token may be used for. Each role has the rights of those before it."""
 
 Selector = Literal["rank", "scaled_sum", "lowest_sum"]
 """How weights become a choice."""
@@ -64,6 +70,12 @@ class Action(TypedDict):
 class Activation(TypedDict):
     """A guest is to go on where it has arrived."""
 
+    delivered: NotRequired[list[int]]
+    """Fingerprints of the frames that it got there, which are not delivered again, in their order."""
+    known: NotRequired[int | None]
+    """All frames that it got in so many nanoseconds before it stopped are in `delivered`; without it, none of
+    them is known.
+    """
     stopped: NotRequired[int | None]
     """When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are on
     one host.
@@ -110,6 +122,8 @@ class AuditView(TypedDict):
     """Status of the answer: from 200 to 299 if it was done."""
     time: int
     """When it came, in nanoseconds since 1970."""
+    token: NotRequired[str | None]
+    """Name of its token, if it is connected by TCP."""
     user: NotRequired[int | None]
     """User ID of the client."""
 
@@ -286,6 +300,15 @@ class Counts(TypedDict):
     """Frames that entered the fabric here."""
     unlearned: NotRequired[int]
     """Frames whose source address was not learned, since the port has learned too many."""
+
+
+class CreatedToken(TypedDict):
+    """A client that was added."""
+
+    name: str
+    """Its name."""
+    token: NotRequired[str | None]
+    """Its token, if it has no certificate. It is not stored, and not shown again."""
 
 
 class DecisionView(TypedDict):
@@ -633,6 +656,75 @@ class FilterUse(TypedDict):
     """Whether a placement fails if this external unit fails, whatever `on_error` is."""
 
 
+class FlowPortView(TypedDict):
+    """The number that flows have for a port."""
+
+    name: str
+    """The port, which may be gone: it has this number when it comes again."""
+    number: int
+    """The number."""
+
+
+class FlowView(TypedDict):
+    """A flow."""
+
+    bytes: int
+    """Bytes of these."""
+    packets: int
+    """Frames that it matched."""
+    text: str
+    """The flow, as `ovs-ofctl dump-flows` shows it."""
+
+
+class FlowsChange(TypedDict):
+    """A change of flow tables: all of it is made, or nothing."""
+
+    changes: NotRequired[str | None]
+    """Changes, one a line, as in a bundle of `ovs-ofctl`: `flow add FLOW`, `flow modify FLOW`, `flow delete
+    MATCH`, `group add GROUP`, `meter add METER`. `flow` and `add` may be left out. Only in `POST`.
+    """
+    command: NotRequired[str | None]
+    """The command of all lines of `changes`, which then have none, such as `flow delete_strict`."""
+    dry_run: NotRequired[bool]
+    """Whether nothing is changed: the answer has the difference. Only in `PUT`."""
+    revision: NotRequired[int | None]
+    """The revision that is changed; with another one, the change is refused."""
+    rules: NotRequired[str | None]
+    """All flows, groups and meters that there shall be, one a line. Only in `PUT`."""
+
+
+class FlowsChanged(TypedDict):
+    """What a change has done."""
+
+    count: int
+    """Flows that were added, changed or removed."""
+    difference: list[str]
+    """What `PUT` has changed, or would: lines that begin with `-` are gone, lines with `+` are new."""
+    revision: int
+    """Number of the changes so far."""
+
+
+class FlowsView(TypedDict):
+    """The flow tables of a switch."""
+
+    flows: list[FlowView]
+    """The flows that are meant, by table, priority and match."""
+    groups: list[str]
+    """The groups, as `ovs-ofctl dump-groups` shows them."""
+    meters: list[MeterView]
+    """The meters."""
+    omitted: int
+    """Number of flows that are not among them, since the answer would be too long."""
+    ports: list[FlowPortView]
+    """The numbers of ports."""
+    revision: int
+    """Number of the changes so far."""
+    rules: str
+    """All flows, groups and meters, one a line, as `PUT` takes them; empty if they are many."""
+    switch: str
+    """The switch."""
+
+
 class FunctionProfileView(TypedDict):
     """Where a function's time went."""
 
@@ -826,6 +918,8 @@ class HopView(TypedDict):
     """Where copies of it go."""
     dropped: NotRequired[str | None]
     """Why the frame is dropped at this port."""
+    flows: NotRequired[list[str]]
+    """What flow tables do with it: a line for each table, group and meter."""
     frame: str
     """The frame, in hexadecimal."""
     held: bool
@@ -836,8 +930,8 @@ class HopView(TypedDict):
     length: int
     """Its length in bytes."""
     lookup: str
-    """What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`,
-    `nowhere` where there is no switch.
+    """What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `flow` where flow tables
+    decide; `patch`, `instance`, `nowhere` where there is no switch.
     """
     mirrored: NotRequired[list[MirroredView]]
     """Copies for ports that mirror others."""
@@ -855,7 +949,7 @@ class HopView(TypedDict):
     summary: str
     """What it is."""
     table: str
-    """The switch's lookup: `learning`, `static` or `hash`; empty without a switch."""
+    """The switch's lookup: `learning`, `static`, `hash` or `flow`; empty without a switch."""
     through: str
     """What the frame passed in between, such as `function wall` or `link line`; empty for the first."""
     to: str
@@ -987,6 +1081,20 @@ LinkChange = TypedDict(
 )
 """New settings of an emulated link."""
 
+LinkRates = TypedDict(
+    "LinkRates",
+    {
+        "bytes": "float",
+        "drops": "float",
+        "frames": "float",
+        "from": "str",
+        "name": "str",
+        "queued": "int",
+        "to": "str",
+    },
+)
+"""The rates of a direction of a link."""
+
 LinkTraceView = TypedDict(
     "LinkTraceView",
     {
@@ -1015,6 +1123,17 @@ class LinkView(TypedDict):
     """Its name."""
 
 
+class MeterView(TypedDict):
+    """A meter."""
+
+    dropped: int
+    """Frames that it dropped."""
+    packets: int
+    """Frames that came to it."""
+    text: str
+    """The meter, as `ovs-ofctl dump-meters` shows it."""
+
+
 Migration = TypedDict(
     "Migration",
     {
@@ -1029,6 +1148,13 @@ Migration = TypedDict(
 )
 """A migration."""
 
+class MigrationDecision(TypedDict):
+    """An operator's decision about a guest of which nobody can say where it runs."""
+
+    runs_at: MigrationEnd
+    """Where it runs from now on."""
+
+
 class MigrationView(TypedDict):
     """How far a migration is."""
 
@@ -1040,6 +1166,8 @@ class MigrationView(TypedDict):
     """The guest."""
     remaining: int
     """Bytes of memory that are left, as far as is known."""
+    resolved: NotRequired[str]
+    """Where an operator decided that the guest runs, `source` or `destination`, if nobody could say it."""
     rounds: int
     """How often changed pages were looked for."""
     stage: str
@@ -1270,6 +1398,7 @@ NewSwitch = TypedDict(
     {
         "ageing": "NotRequired[str]",
         "entries": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "flows": "NotRequired[str]",
         "forward-reserved": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "lookup": "NotRequired[str]",
         "members": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
@@ -1280,11 +1409,23 @@ NewSwitch = TypedDict(
         "open-group": "NotRequired[str]",
         "open-limit": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "refuse-moves": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "rules": "NotRequired[str]",
         "static": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "uplink": "NotRequired[str]",
     },
 )
 """A switch to add: its name, and the keys of `[switch.NAME]`."""
+
+class NewToken(TypedDict):
+    """A client to add."""
+
+    certificate: NotRequired[str | None]
+    """The hash by SHA-256 of its certificate, 64 hexadecimal digits; without it a token is made."""
+    name: str
+    """Its name."""
+    role: Role
+    """What it may do."""
+
 
 class NewTrace(TypedDict):
     """A frame to trace."""
@@ -1299,6 +1440,13 @@ class NewTrace(TypedDict):
     """Bytes of payload of a segment, if its sender leaves segmentation to the host."""
     inject: NotRequired[bool]
     """Whether the frame is sent then, as if the port's peer had sent it."""
+
+
+class PageView(TypedDict):
+    """The page for browsers."""
+
+    url: str
+    """Its address."""
 
 
 class PlaceRequest(TypedDict):
@@ -1387,6 +1535,27 @@ class PortNeed(TypedDict):
     """The network; empty for any port."""
     pps: NotRequired[int]
     """Packets a second."""
+
+
+class PortRates(TypedDict):
+    """The rates of a port."""
+
+    dropped: dict[str, int]
+    """Dropped frames since the port is there, by reason."""
+    drops: dict[str, float]
+    """Dropped frames a second, by reason; reasons without any are omitted."""
+    name: str
+    """Its name."""
+    rx_bytes: float
+    """Their bytes."""
+    rx_frames: float
+    """Frames that its peer got."""
+    state: str
+    """Its state, such as `up`."""
+    tx_bytes: float
+    """Their bytes."""
+    tx_frames: float
+    """Frames that its peer sent."""
 
 
 class PortStats(TypedDict):
@@ -1507,6 +1676,19 @@ class PropertyView(TypedDict):
     """Its name."""
     regex: str
     """Regular expression that the value must match."""
+
+
+class RatesView(TypedDict):
+    """What passed between two readings of the counters. Rates are frames or bytes a second."""
+
+    links: list[LinkRates]
+    """Of both directions of every link."""
+    ports: list[PortRates]
+    """Of every port, in the order of the file."""
+    seconds: float
+    """Time since the reading before."""
+    time: int
+    """When the counters were read, in nanoseconds since 1970."""
 
 
 class RegisterView(TypedDict):
@@ -1651,8 +1833,10 @@ class Summary(TypedDict):
 class SwitchView(TypedDict):
     """A switch."""
 
+    flows: NotRequired[int | None]
+    """Number of its flows, if its lookup is `flow`."""
     lookup: str
-    """The lookup that finds a frame's port: `learning`, `static` or `hash`."""
+    """The lookup that finds a frame's port: `learning`, `static`, `hash` or `flow`."""
     name: str
     """Its name."""
     ports: list[str]
@@ -1679,6 +1863,17 @@ class TableView(TypedDict):
     """Its entries."""
     switch: str
     """The switch."""
+
+
+class TokenView(TypedDict):
+    """A client of the API at its TCP address."""
+
+    certificate: NotRequired[str | None]
+    """The hash by SHA-256 of its certificate, if that is what it proves itself by."""
+    name: str
+    """Its name, which the audit log has."""
+    role: Role
+    """What it may do."""
 
 
 class Trace(TypedDict):
@@ -2146,6 +2341,15 @@ class Api:
         """
         self._socket.call("DELETE", "/v1/guests/{}/migration", [name])
 
+    def resolve_guest_migration(self, name: str, body: MigrationDecision) -> MigrationView:
+        """Decides where a guest runs of which the other fabric does not say whether it runs there (stage
+        `asking`), because it is lost for good. It is asked once more, and if it answers, that counts.
+        Otherwise the guest goes on here, or is ended here: a guest that runs there too runs twice, and one
+        that does not run there is lost.
+        """
+        found: MigrationView = self._socket.json("POST", "/v1/guests/{}/migration/resolve", [name], body=body)
+        return found
+
     def start_guest(self, name: str) -> None:
         """Starts a guest. It boots after the answer."""
         self._socket.call("POST", "/v1/guests/{}/start", [name])
@@ -2169,6 +2373,11 @@ class Api:
         changes nothing.
         """
         found: LinkView = self._socket.json("PATCH", "/v1/links/{}", [name], body=body)
+        return found
+
+    def page(self) -> PageView:
+        """Where the page for browsers is."""
+        found: PageView = self._socket.json("GET", "/v1/page", [])
         return found
 
     def decide(self, body: PlaceRequest) -> DecisionView:
@@ -2410,6 +2619,13 @@ class Api:
         """Asks to end a program."""
         self._socket.call("POST", "/v1/programs/{}/stop", [name])
 
+    def rates(self) -> str:
+        """Rates of ports and links each second, as a stream of server-sent events named `rates`. A client that
+        reads slowly misses some.
+        """
+        found: str = self._socket.text("GET", "/v1/rates", [])
+        return found
+
     def shutdown(self) -> None:
         """Takes the fabric down. The answer comes when that is done."""
         self._socket.call("POST", "/v1/shutdown", [])
@@ -2447,6 +2663,21 @@ class Api:
         """Removes a switch that has no ports."""
         self._socket.call("DELETE", "/v1/switches/{}", [name])
 
+    def flows(self, name: str, *, filter: str | None = None) -> FlowsView:
+        """The flow tables of a switch, with what is counted."""
+        found: FlowsView = self._socket.json("GET", "/v1/switches/{}/flows", [name], {"filter": filter})
+        return found
+
+    def replace_flows(self, name: str, body: FlowsChange) -> FlowsChanged:
+        """Makes the rules of the request those of a switch, at once. What stays keeps what was counted."""
+        found: FlowsChanged = self._socket.json("PUT", "/v1/switches/{}/flows", [name], body=body)
+        return found
+
+    def change_flows(self, name: str, body: FlowsChange) -> FlowsChanged:
+        """Changes flows, groups and meters of a switch while frames pass: all changes at once, or none."""
+        found: FlowsChanged = self._socket.json("POST", "/v1/switches/{}/flows", [name], body=body)
+        return found
+
     def groups(self, name: str) -> GroupsView:
         """The members of groups that a switch knows, if it snoops."""
         found: GroupsView = self._socket.json("GET", "/v1/switches/{}/groups", [name])
@@ -2456,6 +2687,20 @@ class Api:
         """The addresses that a switch knows."""
         found: TableView = self._socket.json("GET", "/v1/switches/{}/table", [name])
         return found
+
+    def tokens(self) -> list[TokenView]:
+        """The clients of the API at its TCP address, without their tokens, which are not stored."""
+        found: list[TokenView] = self._socket.json("GET", "/v1/tokens", [])
+        return found
+
+    def add_token(self, body: NewToken) -> CreatedToken:
+        """Adds a client. Its token is in the answer, and nowhere else."""
+        found: CreatedToken = self._socket.json("POST", "/v1/tokens", [], body=body)
+        return found
+
+    def remove_token(self, name: str) -> None:
+        """Removes a client; its next request is refused."""
+        self._socket.call("DELETE", "/v1/tokens/{}", [name])
 
     def usage(self) -> UsageView:
         """Processor time and memory of every guest, function and process of the fabric."""
