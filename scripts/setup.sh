@@ -6,14 +6,15 @@ set -euo pipefail
 # A required program, and its package.
 needed=(
   cc:build-essential curl:curl python3:python3 node:nodejs ip:iproute2 ping:iputils-ping ethtool:ethtool
-  openssl:openssl iperf3:iperf3 dig:bind9-dnsutils qemu-system-x86_64:qemu-system-x86 xz:xz-utils
-  zstd:zstd setpriv:util-linux
+  openssl:openssl
+  iperf3:iperf3 dig:bind9-dnsutils qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd setpriv:util-linux
 )
 # Optional: only features that use them are unavailable without them.
 wanted=(
   linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump tshark:tshark
   /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk:openvswitch-switch-dpdk
   valgrind:valgrind pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript
+  npm:npm chromium:chromium
   dune:ocaml-dune
   redis-server:redis-server redis-benchmark:redis-tools wget:wget wrk:wrk ssh:openssh-client
   sshd:openssh-server pgbench:postgresql musl-gcc:musl-tools sockperf:sockperf nc:netcat-openbsd

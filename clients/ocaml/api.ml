@@ -2867,6 +2867,19 @@ module Optimise = struct
     | other -> Other other
 end
 
+(** The page for browsers. *)
+module PageView = struct
+  type t = {
+    url : string;
+        (** Its address. *)
+  }
+
+  let of_json json =
+    {
+      url = Codec.field Codec.string "url" json;
+    }
+end
+
 (** How a VM's CPUs are bound. *)
 module Pinning = struct
   type t =
@@ -4251,6 +4264,10 @@ let links socket =
 let set_link socket name body =
   LinkView.of_json (Codec.parsed (Control_socket.call socket "PATCH" "/v1/links/{}" ~body:(LinkChange.to_json body) [ name ]))
 
+(** Where the page for browsers is. *)
+let page socket =
+  PageView.of_json (Codec.parsed (Control_socket.call socket "GET" "/v1/page" [  ]))
+
 (** Decides where VMs run, and reserves their resources. *)
 let decide socket body =
   DecisionView.of_json (Codec.parsed (Control_socket.call socket "POST" "/v1/place" ~body:(PlaceRequest.to_json body) [  ]))
@@ -4440,6 +4457,11 @@ let start_program socket name =
 (** Asks to end a program. *)
 let stop_program socket name =
   ignore (Control_socket.call socket "POST" "/v1/programs/{}/stop" [ name ])
+
+(** Rates of ports and links each second, as a stream of server-sent events named `rates`. A client that reads
+    slowly misses some. *)
+let rates socket =
+  Control_socket.call socket "GET" "/v1/rates" [  ]
 
 (** Takes the fabric down. The answer comes when that is done. *)
 let shutdown socket =

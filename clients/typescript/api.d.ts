@@ -1008,6 +1008,24 @@ export interface LinkChange {
   settings: Record<string, string | null>;
 }
 
+/** The rates of a direction of a link. */
+export interface LinkRates {
+  /** Their bytes. */
+  bytes: number;
+  /** Dropped frames. */
+  drops: number;
+  /** Frames that left it. */
+  frames: number;
+  /** The port that sends. */
+  from: string;
+  /** The link's name. */
+  name: string;
+  /** Frames in its queue, now. */
+  queued: number;
+  /** The port that receives. */
+  to: string;
+}
+
 /** What a link does with a frame. */
 export interface LinkTraceView {
   /** Probability that one of its bits is inverted. */
@@ -1364,6 +1382,12 @@ export type OnError = "refuse" | "skip";
 /** What a policy trades for speed under many requests. */
 export type Optimise = "none" | "speed" | "overbooking";
 
+/** The page for browsers. */
+export interface PageView {
+  /** Its address. */
+  url: string;
+}
+
 /** How a VM's CPUs are bound. */
 export type Pinning = "none" | "manual" | "resize_and_pin_numa" | "dedicated" | "isolate_threads";
 
@@ -1446,6 +1470,26 @@ export interface PortNeed {
   network?: string;
   /** Packets a second. */
   pps?: number;
+}
+
+/** The rates of a port. */
+export interface PortRates {
+  /** Dropped frames since the port is there, by reason. */
+  dropped: Record<string, number>;
+  /** Dropped frames a second, by reason; reasons without any are omitted. */
+  drops: Record<string, number>;
+  /** Its name. */
+  name: string;
+  /** Their bytes. */
+  rx_bytes: number;
+  /** Frames that its peer got. */
+  rx_frames: number;
+  /** Its state, such as `up`. */
+  state: string;
+  /** Their bytes. */
+  tx_bytes: number;
+  /** Frames that its peer sent. */
+  tx_frames: number;
 }
 
 /** Counters of a port. */
@@ -1561,6 +1605,18 @@ export interface PropertyView {
   name: string;
   /** Regular expression that the value must match. */
   regex: string;
+}
+
+/** What passed between two readings of the counters. Rates are frames or bytes a second. */
+export interface RatesView {
+  /** Of both directions of every link. */
+  links: LinkRates[];
+  /** Of every port, in the order of the file. */
+  ports: PortRates[];
+  /** Time since the reading before. */
+  seconds: number;
+  /** When the counters were read, in nanoseconds since 1970. */
+  time: number;
 }
 
 /** Accesses to a register, each an exit of the guest. */
@@ -2121,6 +2177,8 @@ export class Api {
    * nothing.
    */
   setLink(name: string, body: LinkChange): Promise<LinkView>;
+  /** Where the page for browsers is. */
+  page(): Promise<PageView>;
   /** Decides where VMs run, and reserves their resources. */
   decide(body: PlaceRequest): Promise<DecisionView>;
   /** The last rounds of balancing in which something happened, newest first. */
@@ -2228,6 +2286,11 @@ export class Api {
   startProgram(name: string): Promise<void>;
   /** Asks to end a program. */
   stopProgram(name: string): Promise<void>;
+  /**
+   * Rates of ports and links each second, as a stream of server-sent events named `rates`. A client that reads slowly
+   * misses some.
+   */
+  rates(): Promise<string>;
   /** Takes the fabric down. The answer comes when that is done. */
   shutdown(): Promise<void>;
   /** Every snapshot. */

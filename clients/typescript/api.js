@@ -167,6 +167,10 @@ export class Api {
     return this.#socket.json("PATCH", "/v1/links/{}", [name], { body });
   }
 
+  page() {
+    return this.#socket.json("GET", "/v1/page", []);
+  }
+
   decide(body) {
     return this.#socket.json("POST", "/v1/place", [], { body });
   }
@@ -349,6 +353,10 @@ export class Api {
 
   stopProgram(name) {
     return this.#socket.call("POST", "/v1/programs/{}/stop", [name]);
+  }
+
+  rates() {
+    return this.#socket.text("GET", "/v1/rates", []);
   }
 
   shutdown() {

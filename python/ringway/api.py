@@ -1083,6 +1083,20 @@ LinkChange = TypedDict(
 )
 """New settings of an emulated link."""
 
+LinkRates = TypedDict(
+    "LinkRates",
+    {
+        "bytes": "float",
+        "drops": "float",
+        "frames": "float",
+        "from": "str",
+        "name": "str",
+        "queued": "int",
+        "to": "str",
+    },
+)
+"""The rates of a direction of a link."""
+
 LinkTraceView = TypedDict(
     "LinkTraceView",
     {
@@ -1430,6 +1444,13 @@ class NewTrace(TypedDict):
     """Whether the frame is sent then, as if the port's peer had sent it."""
 
 
+class PageView(TypedDict):
+    """The page for browsers."""
+
+    url: str
+    """Its address."""
+
+
 class PlaceRequest(TypedDict):
     """VMs to place, all or none."""
 
@@ -1516,6 +1537,27 @@ class PortNeed(TypedDict):
     """The network; empty for any port."""
     pps: NotRequired[int]
     """Packets a second."""
+
+
+class PortRates(TypedDict):
+    """The rates of a port."""
+
+    dropped: dict[str, int]
+    """Dropped frames since the port is there, by reason."""
+    drops: dict[str, float]
+    """Dropped frames a second, by reason; reasons without any are omitted."""
+    name: str
+    """Its name."""
+    rx_bytes: float
+    """Their bytes."""
+    rx_frames: float
+    """Frames that its peer got."""
+    state: str
+    """Its state, such as `up`."""
+    tx_bytes: float
+    """Their bytes."""
+    tx_frames: float
+    """Frames that its peer sent."""
 
 
 class PortStats(TypedDict):
@@ -1636,6 +1678,19 @@ class PropertyView(TypedDict):
     """Its name."""
     regex: str
     """Regular expression that the value must match."""
+
+
+class RatesView(TypedDict):
+    """What passed between two readings of the counters. Rates are frames or bytes a second."""
+
+    links: list[LinkRates]
+    """Of both directions of every link."""
+    ports: list[PortRates]
+    """Of every port, in the order of the file."""
+    seconds: float
+    """Time since the reading before."""
+    time: int
+    """When the counters were read, in nanoseconds since 1970."""
 
 
 class RegisterView(TypedDict):
@@ -2322,6 +2377,11 @@ class Api:
         found: LinkView = self._socket.json("PATCH", "/v1/links/{}", [name], body=body)
         return found
 
+    def page(self) -> PageView:
+        """Where the page for browsers is."""
+        found: PageView = self._socket.json("GET", "/v1/page", [])
+        return found
+
     def decide(self, body: PlaceRequest) -> DecisionView:
         """Decides where VMs run, and reserves their resources."""
         found: DecisionView = self._socket.json("POST", "/v1/place", [], body=body)
@@ -2560,6 +2620,13 @@ class Api:
     def stop_program(self, name: str) -> None:
         """Asks to end a program."""
         self._socket.call("POST", "/v1/programs/{}/stop", [name])
+
+    def rates(self) -> str:
+        """Rates of ports and links each second, as a stream of server-sent events named `rates`. A client that
+        reads slowly misses some.
+        """
+        found: str = self._socket.text("GET", "/v1/rates", [])
+        return found
 
     def shutdown(self) -> None:
         """Takes the fabric down. The answer comes when that is done."""

@@ -41,7 +41,7 @@ pub use program::ProgramCommand;
 pub use snapshot::SnapshotCommand;
 pub use stack::{StackCommand, Trace};
 pub use switch::SwitchCommand;
-pub use token::TokenCommand;
+pub use token::{RoleWord, TokenCommand};
 pub use trace::TraceArguments;
 pub use up::{Log, Up};
 pub use worker::WorkerCommand;
@@ -111,6 +111,7 @@ Examples:
   ringway --fabric second up rings.toml --detach   a second fabric from the same file, if it has no TAP
   ringway up lab.toml --extender=10.0.0.5:10263  for kube-scheduler; see docs/placement.md
   ringway up lab.toml --metrics                  for Prometheus; see docs/metrics.md
+  ringway up lab.toml --page                     for browsers; see docs/page.md
   ringway up lab.toml --listen=10.0.0.5:9467     the API over TLS; see docs/remote.md
   ringway up lab.toml --log json 2> lab.log")]
     Up(Up),
@@ -218,6 +219,21 @@ Examples:
         /// What to do.
         #[command(subcommand)]
         command: TokenCommand,
+    },
+    /// Print the URL of the fabric's page for browsers, with a new token in place of the former one.
+    #[command(after_help = "\
+docs/page.md shows the page. It is served if the fabric was brought up with --page.
+
+Examples:
+  ringway page
+  ringway page --role read --name wall   a token of its own, which may change nothing")]
+    Page {
+        /// What the page may do.
+        #[arg(long, value_enum, default_value = "operate")]
+        role: RoleWord,
+        /// The token's name.
+        #[arg(long, default_value = "page", value_parser = name)]
+        name: String,
     },
     /// Print the log of a fabric that writes it to a file, as one brought up by `up --detach` does.
     #[command(after_help = "\

@@ -39,6 +39,7 @@ mod logs;
 mod man;
 mod migrate;
 mod object_kind;
+mod page;
 mod pktgen;
 mod place;
 mod port;
@@ -67,7 +68,7 @@ mod upgrade;
 mod values;
 mod worker;
 
-use arguments::{Arguments, Command, GuestCommand, PluginHost};
+use arguments::{Arguments, Command, GuestCommand, PluginHost, Target};
 use clap::{CommandFactory, Parser};
 use command_error::CommandError;
 use ringway_click_driver::click::{OwnClasses, add_classes};
@@ -181,6 +182,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
         Command::Chain { command } => chain::chain(&target, json, command),
         Command::Worker { command } => worker::worker(&target, json, command),
         Command::Snapshot { command } => snapshot::snapshot(&target, json, command),
+        Command::Page { role, name } => page::page(&target, json, role, &name),
         Command::Token { command } => token::token(&target, json, command),
         Command::Audit { count } => audit::audit(&target, json, count),
         Command::Events(options) => events::events(&target, json, &options),
@@ -192,20 +194,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
         Command::Stack { command } => stack::stack(json, command),
         Command::Topo(topo) => topo::topo(&target, json, topo),
         Command::Port { command } => port::port(&target, json, command),
-        Command::Guest { command } => match command {
-            GuestCommand::List => guest::list(&target, json),
-            GuestCommand::Show { name } => show::show(&object_kind::GUEST, &target, json, &name),
-            GuestCommand::Logs { name, logs } => logs::guest(&target, json, &name, &logs),
-            GuestCommand::Start { names } => guest::start(&target, json, &names),
-            GuestCommand::Stop { names } => guest::stop(&target, json, &names),
-            GuestCommand::Restart { names } => guest::restart(&target, json, &names),
-            GuestCommand::Exec { name, timeout, command } => {
-                guest::exec(&target, json, &name, timeout, &command.join(" "))
-            }
-            GuestCommand::Migrate(arguments) => migrate::migrate(&target, json, arguments),
-            GuestCommand::Receive => migrate::receive(&target),
-            GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
-        },
+        Command::Guest { command } => run_guest(&target, json, command),
         Command::Function { command } => function::function(&target, json, command),
         Command::Tiny { command } => tiny::tiny(json, command),
         Command::Click { arguments } => click::run(&arguments),
@@ -229,6 +218,24 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
         Command::Data { log } => run_data::run(log),
         Command::UpgradeCheck => upgrade::check(),
         Command::RunFunction => run_function::run(),
+    }
+}
+
+/// Runs a command of `ringway guest`.
+fn run_guest(target: &Target, json: bool, command: GuestCommand) -> Result<(), CommandError> {
+    match command {
+        GuestCommand::List => guest::list(target, json),
+        GuestCommand::Show { name } => show::show(&object_kind::GUEST, target, json, &name),
+        GuestCommand::Logs { name, logs } => logs::guest(target, json, &name, &logs),
+        GuestCommand::Start { names } => guest::start(target, json, &names),
+        GuestCommand::Stop { names } => guest::stop(target, json, &names),
+        GuestCommand::Restart { names } => guest::restart(target, json, &names),
+        GuestCommand::Exec { name, timeout, command } => {
+            guest::exec(target, json, &name, timeout, &command.join(" "))
+        }
+        GuestCommand::Migrate(arguments) => migrate::migrate(target, json, arguments),
+        GuestCommand::Receive => migrate::receive(target),
+        GuestCommand::Wait { names, timeout } => guest::wait(target, json, &names, timeout),
     }
 }
 

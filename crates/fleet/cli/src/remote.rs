@@ -20,8 +20,8 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-/// Whether a command needs nothing of a fabric but its API, so that the fabric may be on another host. Others open sockets
-/// and files by names that the API has, or enter namespaces of processes: on this host these could be others.
+/// Whether a command needs nothing of a fabric but its API, so that the fabric may be on another host. Others open
+/// sockets and files by names that the API has, or enter namespaces of processes: on this host these could be others.
 pub fn is_for(command: &Command) -> bool {
     match command {
         Command::Apply { .. }

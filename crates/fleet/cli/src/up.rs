@@ -1,10 +1,11 @@
 //! `ringway up`, `apply` and `down`.
 
-use crate::arguments::{Log, Target, Up};
+use crate::arguments::{Log, RoleWord, Target, Up};
 use crate::check;
 use crate::client::Client;
 use crate::command_error::CommandError;
 use crate::guest_start::{is_lost, reason_and_console, wait_until_started};
+use crate::page;
 use crate::text;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
@@ -36,6 +37,9 @@ struct UpView {
     fabric: String,
     socket: PathBuf,
     log: PathBuf,
+    /// The page's address with a token, if it is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<String>,
     /// The guests, a moment after their start.
     guests: Vec<GuestView>,
 }
@@ -170,7 +174,8 @@ fn words(target: &Target, up: &Up) -> Result<[Vec<OsString>; 2], CommandError> {
 
 /// The words of a command line with the TCP addresses at which a fabric is served.
 fn tcp_words(up: &Up) -> impl Iterator<Item = String> {
-    let words = [("extender", up.extender), ("metrics", up.metrics), ("listen", up.listen)];
+    let words =
+        [("extender", up.extender), ("metrics", up.metrics), ("listen", up.listen), ("page", up.page)];
     words.into_iter().filter_map(|(option, address)| Some(format!("--{option}={}", address?)))
 }
 
@@ -212,8 +217,10 @@ fn control(target: &Target, up: &Up) -> Result<(), CommandError> {
         }
     };
     let (place, api) = (FabricPaths::of(&source.0, target), target.socket.clone());
-    let tcp = TcpAddresses { extender: up.extender, metrics: up.metrics, api: up.listen };
-    serve(source, (place.run, api), (keeper, found), tcp, up.log, || ready(up.detached))
+    let is_shown = up.page.is_some() && !up.detached && found.is_none();
+    let shown = is_shown.then(|| place.socket.clone());
+    let tcp = TcpAddresses { extender: up.extender, metrics: up.metrics, api: up.listen, page: up.page };
+    serve(source, (place.run, api), (keeper, found), tcp, up.log, || ready(up.detached, shown))
 }
 
 /// Serves the fabric of a file and its text in a run directory until it is shut down; calls `ready` when it is up.
@@ -242,8 +249,15 @@ pub fn serve(
 }
 
 /// Tells the process that started the detached fabric that the fabric is up.
-fn ready(detached: bool) {
+fn ready(detached: bool, page: Option<PathBuf>) {
     if !detached {
+        if let Some(socket) = page {
+            // The API answers once this thread goes on.
+            std::thread::spawn(move || match page_address(socket) {
+                Ok(url) => println!("page {url}"),
+                Err(error) => text::warn(&error.to_string()),
+            });
+        }
         return;
     }
     std::println!("{READY}");
@@ -290,7 +304,7 @@ fn detach(
     let mut said = String::new();
     output.read_line(&mut said).map_err(CommandError::because)?;
     if said.trim_end() == READY {
-        return report(json, fabric, place);
+        return report(json, fabric, place, up.page.is_some());
     }
     output.read_to_string(&mut said).map_err(CommandError::because)?;
     let status = child.wait().map_err(CommandError::because)?;
@@ -300,12 +314,21 @@ fn detach(
     }))
 }
 
+/// The page's address, with a token for whoever brought the fabric up.
+fn page_address(socket: PathBuf) -> Result<String, CommandError> {
+    page::address(&mut Client::to(socket)?, RoleWord::Operate, "page")
+}
+
 /// Tells that a fabric is up, and how its guests fare.
-fn report(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), CommandError> {
+fn report(json: bool, fabric: &Fabric, place: &FabricPaths, has_page: bool) -> Result<(), CommandError> {
     if !json {
         println!("{}up:{:#} fabric {}", text::GOOD, text::GOOD, fabric.name);
         println!("  socket  {}", place.socket.display());
         println!("  log     {}", place.log.display());
+    }
+    let page = has_page.then(|| page_address(place.socket.clone())).transpose()?;
+    if let Some(page) = page.as_ref().filter(|_| !json) {
+        println!("  page    {page}");
     }
     let guests = match fabric.guests.iter().any(|guest| guest.start) {
         true => wait_until_started(&mut Client::to(place.socket.clone())?)?,
@@ -313,7 +336,7 @@ fn report(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Comman
     };
     if json {
         let (socket, log) = (place.socket.clone(), place.log.clone());
-        text::json(&UpView { fabric: fabric.name.clone(), socket, log, guests });
+        text::json(&UpView { fabric: fabric.name.clone(), socket, log, page, guests });
         return Ok(());
     }
     for GuestView { name, state, pid, .. } in &guests {

@@ -38,6 +38,7 @@ mod nouns;
 mod objects;
 mod open_ports;
 mod outlive;
+mod page;
 mod pcap_library;
 mod peer_faults;
 mod peer_kills;

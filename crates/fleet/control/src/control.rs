@@ -14,7 +14,7 @@ use crate::migration;
 use crate::migration::identity::{FabricIdentity, identified};
 use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket, upgrade_socket};
-use crate::tcp_api::{self, TcpApi, TcpApiError};
+use crate::tcp_api::{self, TcpApi, TcpApiError, TcpSockets};
 use crate::upgrade;
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_scheduler as place;
@@ -53,6 +53,9 @@ pub enum ControlError {
     /// The TCP address of the API can't be used.
     #[error("the API: {0}: {1}; use another address with --listen, or in [api]")]
     ApiAddress(SocketAddr, io::Error),
+    /// The TCP address of the page can't be used.
+    #[error("the page: {0}: {1}; use another address with --page")]
+    Page(SocketAddr, io::Error),
     /// The API can't be served by TCP.
     #[error(transparent)]
     TcpApi(#[from] TcpApiError),
@@ -83,6 +86,8 @@ pub struct TcpAddresses {
     pub metrics: Option<SocketAddr>,
     /// Of the API, instead of the file's. Clients have tokens or certificates.
     pub api: Option<SocketAddr>,
+    /// Of the page for browsers, which uses the API with a token.
+    pub page: Option<SocketAddr>,
 }
 
 /// What `control` is started with.
@@ -178,15 +183,12 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     };
     let extender = bind(options.tcp.extender, ControlError::Extender)?;
     let for_metrics = bind(options.tcp.metrics.or(fabric.metrics), ControlError::Metrics)?;
-    let settings = api_settings(fabric.api.as_ref(), options.tcp.api);
-    let by_tcp = bind(settings.as_ref().map(|api| api.address), ControlError::ApiAddress)?;
     keeper.put(API, "", [&listener]);
     keeper.put(CAPTURES, "", [&for_captures]);
     keeper.put(UPGRADES, "", &for_upgrades);
     keeper.put(EXTENDER, "", &extender);
     keeper.put(METRICS, "", &for_metrics);
-    keeper.put(TCP_API, "", &by_tcp);
-    let api_by_tcp = open_tcp_api(by_tcp, settings.as_ref(), run.path(), false)?;
+    let api_by_tcp = open_tcp_api(fabric.api.as_ref(), options.tcp, run.path(), &keeper)?;
     let (inbox, messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
@@ -230,24 +232,40 @@ const CAPTURES: &str = "captures";
 const EXTENDER: &str = "extender";
 const METRICS: &str = "metrics";
 const TCP_API: &str = "tcp-api";
+const PAGE: &str = "tcp-page";
 const UPGRADES: &str = "upgrades";
 
-/// How the API is served by TCP: as the file says, at the address of the command line if that has one.
-fn api_settings(file: Option<&ApiSettings>, address: Option<SocketAddr>) -> Option<ApiSettings> {
-    let mut settings = file.cloned().or_else(|| address.map(ApiSettings::at))?;
-    settings.address = address.unwrap_or(settings.address);
-    Some(settings)
+/// The API at its TCP addresses, if it has any: as the file says, at the addresses of the command line if that has
+/// some.
+fn open_tcp_api(
+    file: Option<&ApiSettings>,
+    addresses: TcpAddresses,
+    run: &Path,
+    keeper: &Keeper,
+) -> Result<Option<TcpApi>, ControlError> {
+    let api = addresses.api.or(file.map(|file| file.address));
+    let sockets = TcpSockets {
+        api: bind(api, ControlError::ApiAddress)?,
+        page: bind(addresses.page, ControlError::Page)?,
+    };
+    keeper.put(TCP_API, "", &sockets.api);
+    keeper.put(PAGE, "", &sockets.page);
+    tcp_api_at(sockets, file, run, false)
 }
 
-/// The API at its TCP address, if there is one. `again`: a former process served it.
-fn open_tcp_api(
-    socket: Option<TcpListener>,
-    settings: Option<&ApiSettings>,
+/// The API at these sockets. `again`: a former process served it.
+fn tcp_api_at(
+    sockets: TcpSockets,
+    file: Option<&ApiSettings>,
     run: &Path,
     again: bool,
 ) -> Result<Option<TcpApi>, ControlError> {
-    let Some((socket, settings)) = socket.zip(settings) else { return Ok(None) };
-    Ok(Some(TcpApi::new(socket, settings, run, again)?))
+    let Some(first) = sockets.api.as_ref().or(sockets.page.as_ref()) else { return Ok(None) };
+    let settings = match file {
+        Some(settings) => settings.clone(),
+        None => ApiSettings::at(first.local_addr()?),
+    };
+    Ok(Some(TcpApi::new(sockets, &settings, run, again)?))
 }
 
 /// Listens on a TCP address, if there is one.
@@ -288,10 +306,10 @@ async fn serve_again(
         Err(_) => Listener::bind(&upgrades, Access { mode: Some(0o600), ..Access::default() })?,
     };
     options.keeper.put(UPGRADES, "", [&upgrades]);
-    let [extender, for_metrics, by_tcp] =
-        [EXTENDER, METRICS, TCP_API].map(|name| descriptor(&mut found, name).ok().map(TcpListener::from));
-    let settings = api_settings(options.fabric.api.as_ref(), options.tcp.api);
-    let api_by_tcp = open_tcp_api(by_tcp, settings.as_ref(), run.path(), true)?;
+    let [extender, for_metrics, api, page] = [EXTENDER, METRICS, TCP_API, PAGE]
+        .map(|name| descriptor(&mut found, name).ok().map(TcpListener::from));
+    let tcp_sockets = TcpSockets { api, page };
+    let api_by_tcp = tcp_api_at(tcp_sockets, options.fabric.api.as_ref(), run.path(), true)?;
     let (inbox, mut messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());

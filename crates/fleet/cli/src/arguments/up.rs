@@ -3,6 +3,7 @@
 use crate::values::endpoint;
 use clap::Args;
 use ringway_control::file::{API_ADDRESS, METRICS_ADDRESS};
+use ringway_control::tcp_api::PAGE_ADDRESS;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -29,6 +30,11 @@ pub struct Up {
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
         default_missing_value = API_ADDRESS, value_parser = endpoint)]
     pub listen: Option<SocketAddr>,
+    /// Serve a page for browsers on this address, by default 127.0.0.1:9466: over TLS, unless the address is of this
+    /// host alone. `ringway page` prints its URL with a token.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
+        default_missing_value = PAGE_ADDRESS, value_parser = endpoint)]
+    pub page: Option<SocketAddr>,
     /// How to log.
     #[arg(long, value_enum, default_value_t)]
     pub log: Log,

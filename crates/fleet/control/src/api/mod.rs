@@ -7,6 +7,7 @@ mod migration;
 mod objects;
 mod profile;
 mod programs;
+mod rates;
 mod routes;
 mod trace;
 mod usage;
@@ -15,12 +16,13 @@ mod view;
 pub use crate::migration::{
     ArrivalView, GuestArrival, MigrationDecision, MigrationEnd, MigrationView, MovingPort, NewMigration,
 };
-pub use crate::tcp_api::{CreatedToken, NewToken, Role, TokenView};
+pub use crate::tcp_api::{CreatedToken, NewToken, PageView, Role, TokenView};
 pub use audit::AuditView;
 pub use events::EventView;
 pub use flows::{FlowPortView, FlowView, FlowsChange, FlowsChanged, FlowsView, MeterView};
 pub use objects::{NewPort, NewSwitch, PortChange};
 pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
+pub use rates::{LinkRates, PortRates, RatesView};
 pub use ringway_scheduler::{ErrorBody, ProblemView};
 pub use routes::{description, router};
 pub use trace::{

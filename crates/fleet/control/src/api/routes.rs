@@ -99,6 +99,7 @@ pub fn description() -> utoipa::openapi::OpenApi {
     all.merge(super::migration::description());
     all.merge(super::profile::description());
     all.merge(super::programs::description());
+    all.merge(super::rates::description());
     all.merge(super::trace::description());
     all.merge(crate::tcp_api::description());
     all.merge(ringway_scheduler::description());
@@ -153,6 +154,7 @@ pub fn router(inbox: Inbox) -> Router {
         .merge(super::migration::routes())
         .merge(super::profile::routes())
         .merge(super::programs::routes())
+        .merge(super::rates::routes())
         .merge(super::trace::routes())
         .method_not_allowed_fallback(ringway_scheduler::not_so)
         .fallback(async || Failure::Unknown(error_body("there is no such path; see /openapi.json")))

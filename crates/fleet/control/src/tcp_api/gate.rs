@@ -1,6 +1,7 @@
 //! Who a request is from: looked at before its body is received.
 
 use super::listener::Arrived;
+use super::page;
 use super::roles::Role;
 use super::tokens::{Hash, TokenFile};
 use crate::api::ErrorBody;
@@ -42,11 +43,18 @@ pub(super) struct Access {
     /// Names by which clients may call this host.
     hosts: Vec<String>,
     guesses: Mutex<Guesses>,
+    /// The page's address, as a URL, if it is served.
+    page: Option<String>,
 }
 
 impl Access {
-    pub fn new(tokens: TokenFile, hosts: Vec<String>) -> Access {
-        Access { tokens: Mutex::new(tokens), hosts, guesses: Mutex::default() }
+    pub fn new(tokens: TokenFile, hosts: Vec<String>, page: Option<String>) -> Access {
+        Access { tokens: Mutex::new(tokens), hosts, guesses: Mutex::default(), page }
+    }
+
+    /// The page's address, as a URL, if it is served.
+    pub fn page(&self) -> Option<&str> {
+        self.page.as_deref()
     }
 
     /// The tokens.
@@ -98,16 +106,26 @@ impl Guesses {
     }
 }
 
+/// What an address serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Served {
+    /// How its URLs begin: `https`, or `http` without TLS.
+    pub scheme: &'static str,
+    /// Whether it has the page's files.
+    pub page: bool,
+}
+
 /// What decides about the requests of a connection.
 pub(super) struct ClientGate {
     access: Arc<Access>,
+    served: Served,
     address: IpAddr,
     certificate: Arc<OnceLock<Hash>>,
 }
 
 impl ClientGate {
-    pub fn new(access: Arc<Access>, client: &Arrived) -> ClientGate {
-        ClientGate { access, address: client.address.ip(), certificate: client.certificate.clone() }
+    pub fn new(access: Arc<Access>, served: Served, client: &Arrived) -> ClientGate {
+        ClientGate { access, served, address: client.address.ip(), certificate: client.certificate.clone() }
     }
 
     /// Whose request this is.
@@ -136,8 +154,15 @@ impl ClientGate {
 
 impl Gate for ClientGate {
     fn admit(&self, head: &mut Parts) -> Result<(), Box<Response>> {
-        let admitted =
-            check_place(&head.headers, &self.access.hosts).and_then(|()| self.caller(&head.headers));
+        let is_file = self.served.page && page::is_file(&head.method, head.uri.path());
+        let hosts = &self.access.hosts;
+        let here = check_host(&head.headers, hosts);
+        if is_file && here.is_ok() {
+            // Links of other pages may lead here: nothing of the fabric is in the files.
+            return Ok(());
+        }
+        let here = here.and_then(|host| check_origin(&head.headers, self.served.scheme, host));
+        let admitted = here.and_then(|()| self.caller(&head.headers));
         let caller = admitted.map_err(|refused| Box::new(refused.into_response()))?;
         head.extensions.insert(caller);
         Ok(())
@@ -219,23 +244,25 @@ fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     if all.next().is_some() { Err(()) } else { Ok(first) }
 }
 
-/// Checks which host a request names, and of which origin its page is.
+/// Checks which host a request names, and returns it.
 ///
-/// Attack: a page whose name was made to mean this host's address (DNS rebinding), or one of another origin, uses the
-/// certificate or the connection of a browser's user.
-fn check_place(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refused> {
+/// Attack: a page whose name was made to mean this host's address (DNS rebinding).
+fn check_host<'h>(headers: &'h HeaderMap, hosts: &[String]) -> Result<&'h str, Refused> {
     let host = single(headers, HOST).map_err(|()| Refused::Host)?.ok_or(Refused::Host)?;
     let authority: Authority = host.parse().map_err(|_| Refused::Host)?;
     let name = authority.host();
     let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     let is_named = |own: &String| name.eq_ignore_ascii_case(own);
-    if host.contains('@')
-        || !(is_address || name.eq_ignore_ascii_case("localhost") || hosts.iter().any(is_named))
-    {
-        return Err(Refused::Host);
-    }
+    let is_here = is_address || name.eq_ignore_ascii_case("localhost") || hosts.iter().any(is_named);
+    if is_here && !host.contains('@') { Ok(host) } else { Err(Refused::Host) }
+}
+
+/// Checks of which origin the page is that makes a request.
+///
+/// Attack: a page of another origin uses the certificate or the connection of a browser's user.
+fn check_origin(headers: &HeaderMap, scheme: &str, host: &str) -> Result<(), Refused> {
     let origin = single(headers, ORIGIN).map_err(|()| Refused::Origin)?;
-    if origin.is_some_and(|origin| !origin.eq_ignore_ascii_case(&format!("https://{host}"))) {
+    if origin.is_some_and(|origin| !origin.eq_ignore_ascii_case(&format!("{scheme}://{host}"))) {
         return Err(Refused::Origin);
     }
     // Browsers say so of requests that have no `Origin`, such as those for pictures.
@@ -261,7 +288,11 @@ mod tests {
     #[test]
     fn other_hosts_and_origins_are_refused() {
         let hosts = ["lab.example".to_string()];
-        let check = |list: &[(&'static str, &str)]| check_place(&headers(list), &hosts);
+        let check = |list: &[(&'static str, &str)]| {
+            let headers = headers(list);
+            let host = check_host(&headers, &hosts)?;
+            check_origin(&headers, "https", host)
+        };
         for host in
             ["127.0.0.1:9467", "[::1]:9467", "localhost", "LOCALHOST:1", "Lab.example:9467", "10.0.0.1"]
         {

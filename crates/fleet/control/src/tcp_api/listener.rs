@@ -1,5 +1,5 @@
-//! Connections by TLS. The handshake is a part of the first read, so that it delays no other client, and is within the
-//! time that a client has for its first request.
+//! Connections, by TLS or, from this host alone, without. The handshake is a part of the first read, so that it delays
+//! no other client, and is within the time that a client has for its first request.
 
 use super::tokens::{Hash, hash};
 use axum::serve::Listener;
@@ -26,19 +26,19 @@ pub(super) struct Arrived {
 /// A listener, before it is in a runtime.
 pub(super) struct TlsListener {
     socket: std::net::TcpListener,
-    config: Arc<ServerConfig>,
+    config: Option<Arc<ServerConfig>>,
 }
 
 impl TlsListener {
-    /// Accepts clients of this socket, by this certificate.
-    pub fn new(socket: std::net::TcpListener, config: Arc<ServerConfig>) -> io::Result<TlsListener> {
+    /// Accepts clients of this socket, by this certificate, or without TLS.
+    pub fn new(socket: std::net::TcpListener, config: Option<Arc<ServerConfig>>) -> io::Result<TlsListener> {
         socket.set_nonblocking(true)?;
         Ok(TlsListener { socket, config })
     }
 
     /// Begins to listen in this runtime.
     pub fn start(self) -> io::Result<Incoming> {
-        let acceptor = TlsAcceptor::from(self.config);
+        let acceptor = self.config.map(TlsAcceptor::from);
         Ok(Incoming { listener: TcpListener::from_std(self.socket)?, acceptor })
     }
 }
@@ -46,7 +46,7 @@ impl TlsListener {
 /// What listens.
 pub(super) struct Incoming {
     listener: TcpListener,
-    acceptor: TlsAcceptor,
+    acceptor: Option<TlsAcceptor>,
 }
 
 impl Listener for Incoming {
@@ -61,7 +61,10 @@ impl Listener for Incoming {
             // Answers are small; without this one waits for the client's acknowledgement of the one before.
             let _ = stream.set_nodelay(true);
             let certificate = Arc::<OnceLock<Hash>>::default();
-            let stage = Stage::Handshake(Box::new(self.acceptor.accept(stream)));
+            let stage = match &self.acceptor {
+                Some(acceptor) => Stage::Handshake(Box::new(acceptor.accept(stream))),
+                None => Stage::Plain(stream),
+            };
             let connection = Connection { socket, stage, certificate: certificate.clone() };
             return (connection, Arrived { address, certificate });
         }
@@ -75,6 +78,7 @@ impl Listener for Incoming {
 enum Stage {
     Handshake(Box<Accept<TcpStream>>),
     Open(Box<TlsStream<TcpStream>>),
+    Plain(TcpStream),
     Failed,
 }
 
@@ -86,9 +90,13 @@ pub(super) struct Connection {
     certificate: Arc<OnceLock<Hash>>,
 }
 
+/// What a connection is read from and written to.
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+
 impl Connection {
     /// The stream, once the handshake has ended.
-    fn stream(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut TlsStream<TcpStream>>>> {
+    fn stream(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Stream>>> {
         if let Stage::Handshake(accept) = &mut self.stage {
             match ready!(Pin::new(accept).poll(context)) {
                 Ok(stream) => {
@@ -107,6 +115,7 @@ impl Connection {
         }
         Poll::Ready(match &mut self.stage {
             Stage::Open(stream) => Ok(Pin::new(&mut **stream)),
+            Stage::Plain(stream) => Ok(Pin::new(stream)),
             Stage::Handshake(_) | Stage::Failed => Err(io::ErrorKind::ConnectionAborted.into()),
         })
     }
@@ -140,6 +149,7 @@ impl AsyncWrite for Connection {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().stage {
             Stage::Open(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+            Stage::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             // Nothing was sent.
             Stage::Handshake(_) | Stage::Failed => Poll::Ready(Ok(())),
         }

@@ -1,13 +1,14 @@
 //! The API at a TCP address: TLS, tokens and client certificates, roles. The UNIX socket has the same paths, for its
 //! user alone.
 //!
-//! A request passes, in this order: the handshake of TLS (`listener.rs`); the checks of `Host`, `Origin` and credentials
-//! (`gate.rs`), before its body is received; the audit log, whose entries name the token; the role that its path
-//! needs (`roles.rs`). docs/remote.md describes it for operators.
+//! A request passes, in this order: the handshake of TLS (`listener.rs`); the checks of `Host`, `Origin` and
+//! credentials (`gate.rs`), before its body is received; the audit log, whose entries name the token; the role that
+//! its path needs (`roles.rs`). docs/remote.md describes it for operators.
 
 mod certificate;
 mod gate;
 mod listener;
+mod page;
 mod roles;
 mod routes;
 mod tokens;
@@ -16,12 +17,13 @@ use crate::file::ApiSettings;
 use axum::Router;
 pub use certificate::CertificateError;
 pub(crate) use gate::Caller;
-use gate::{Access, ClientGate};
-use listener::{Arrived, TlsListener};
+use gate::{Access, ClientGate, Served};
+use listener::{Arrived, Incoming, TlsListener};
+pub use page::PAGE_ADDRESS;
 use ringway_scheduler as place;
 pub use roles::Role;
 pub(crate) use routes::description;
-pub use routes::{CreatedToken, NewToken, TokenView};
+pub use routes::{CreatedToken, NewToken, PageView, TokenView};
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -29,7 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 pub use tokens::TokenError;
 use tokens::TokenFile;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 
 /// Why the API can't be served at a TCP address.
 #[derive(Debug, thiserror::Error)]
@@ -42,15 +45,31 @@ pub enum TcpApiError {
     Certificate(#[from] CertificateError),
 }
 
-/// The API at a TCP address, not served yet.
+/// The API at TCP addresses, not served yet.
 pub(crate) struct TcpApi {
     access: Arc<Access>,
-    listener: TlsListener,
+    listeners: Vec<(TlsListener, Served)>,
     files: OwnFiles,
+}
+
+/// The sockets of the API and of the page.
+#[derive(Default)]
+pub(crate) struct TcpSockets {
+    /// Of the API, by TLS.
+    pub api: Option<TcpListener>,
+    /// Of the page and the API: without TLS at an address of this host alone.
+    pub page: Option<TcpListener>,
 }
 
 /// Files in the run directory, which go with the fabric.
 struct OwnFiles(Vec<PathBuf>);
+
+impl OwnFiles {
+    fn of(run: &Path) -> OwnFiles {
+        let names = certificate::FILES.into_iter().chain([tokens::FILE]);
+        OwnFiles(names.map(|name| run.join(name)).collect())
+    }
+}
 
 impl Drop for OwnFiles {
     fn drop(&mut self) {
@@ -63,7 +82,7 @@ impl Drop for OwnFiles {
 
 /// The API while it is served.
 pub(crate) struct Serving {
-    _close: oneshot::Sender<()>,
+    close: watch::Sender<()>,
     ended: oneshot::Receiver<()>,
     _files: OwnFiles,
 }
@@ -71,7 +90,7 @@ pub(crate) struct Serving {
 impl Serving {
     /// Ends it: answers under way have a second.
     pub async fn end(self) {
-        let Serving { _close: close, ended, _files } = self;
+        let Serving { close, ended, _files } = self;
         drop(close);
         // The sender is dropped at the end, which is received as an error.
         let _ = tokio::time::timeout(Duration::from_secs(1), ended).await;
@@ -88,20 +107,41 @@ impl TcpApi {
     /// # Errors
     /// One of the files can't be used.
     pub fn new(
-        socket: TcpListener,
+        sockets: TcpSockets,
         settings: &ApiSettings,
         run: &Path,
         again: bool,
     ) -> Result<TcpApi, TcpApiError> {
-        let own = certificate::FILES.into_iter().chain([tokens::FILE]);
-        let files = OwnFiles(own.map(|name| run.join(name)).collect());
+        // Another process may go on with them if this one can't.
+        let mut files = OwnFiles(Vec::new());
+        if !again {
+            files = OwnFiles::of(run);
+        }
         let tokens = TokenFile::open(settings.tokens.clone().unwrap_or_else(|| run.join(tokens::FILE)))?;
-        let at = socket.local_addr().map_err(CertificateError::System)?;
-        let certificate = certificate::load(settings, at, run, again)?;
-        tracing::info!(%at, fingerprint = %certificate.fingerprint, "the API is served");
-        let access = Arc::new(Access::new(tokens, settings.hosts.clone()));
-        let listener = TlsListener::new(socket, certificate.config).map_err(CertificateError::System)?;
-        Ok(TcpApi { access, listener, files })
+        let (mut listeners, mut config, mut url) = (Vec::new(), None, None);
+        for (socket, page) in [(sockets.api, false), (sockets.page, true)] {
+            let Some(socket) = socket else { continue };
+            let at = socket.local_addr().map_err(CertificateError::System)?;
+            let is_plain = page && at.ip().is_loopback();
+            if !is_plain && config.is_none() {
+                let certificate = certificate::load(settings, at, run, again)?;
+                tracing::info!(%at, fingerprint = %certificate.fingerprint, "the API is served");
+                config = Some(certificate.config);
+            }
+            let served = Served { scheme: if is_plain { "http" } else { "https" }, page };
+            if page {
+                let here = format!("{}://{at}/", served.scheme);
+                tracing::info!(url = %here, "the page is served; `ringway page` prints its URL with a token");
+                url = Some(here);
+            }
+            let own = config.clone().filter(|_| !is_plain);
+            listeners.push((TlsListener::new(socket, own).map_err(CertificateError::System)?, served));
+        }
+        let access = Arc::new(Access::new(tokens, settings.hosts.clone(), url));
+        if again {
+            files = OwnFiles::of(run);
+        }
+        Ok(TcpApi { access, listeners, files })
     }
 
     /// Adds the paths of its tokens to those of the API.
@@ -114,28 +154,43 @@ impl TcpApi {
     /// # Errors
     /// The operating system's.
     pub fn serve(self, router: Router) -> io::Result<Serving> {
-        let TcpApi { access, listener, files } = self;
-        let (close, closed) = oneshot::channel::<()>();
+        let TcpApi { access, listeners, files } = self;
+        let (close, closed) = watch::channel(());
         let (ended, ends) = oneshot::channel();
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
         std::thread::Builder::new().name("api".into()).spawn(move || {
             runtime.block_on(async {
-                let Ok(listener) = listener.start() else { return };
-                let from = |client: &Arrived| {
-                    let gate = ClientGate::new(access.clone(), client);
-                    (Some(client.address.ip()), Some(Arc::new(gate) as Arc<dyn place::Gate>))
-                };
-                let closing = async {
-                    // The sender is dropped, which is received as an error.
-                    let _ = closed.await;
-                };
-                place::serve_gated(listener, from, router, bounds(), closing).await;
+                let mut all = JoinSet::new();
+                for (listener, served) in listeners {
+                    let Ok(listener) = listener.start() else { continue };
+                    let router = if served.page { page::with_files(router.clone()) } else { router.clone() };
+                    all.spawn(serve_one((listener, served), router, access.clone(), closed.clone()));
+                }
+                while all.join_next().await.is_some() {}
             });
             drop(ended);
         })?;
-        Ok(Serving { _close: close, ended: ends, _files: files })
+        Ok(Serving { close, ended: ends, _files: files })
     }
+}
+
+/// Serves an address until the sender of `closed` is gone.
+async fn serve_one(
+    (listener, served): (Incoming, Served),
+    router: Router,
+    access: Arc<Access>,
+    mut closed: watch::Receiver<()>,
+) {
+    let from = move |client: &Arrived| {
+        let gate = ClientGate::new(access.clone(), served, client);
+        (Some(client.address.ip()), Some(Arc::new(gate) as Arc<dyn place::Gate>))
+    };
+    let closing = async move {
+        // The sender is dropped, which is received as an error.
+        let _ = closed.changed().await;
+    };
+    place::serve_gated(listener, from, router, bounds(), closing).await;
 }
 
 /// Lets through what the role of a request's token allows.

@@ -17,7 +17,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{OpenApi, ToSchema};
 
 #[derive(OpenApi)]
-#[openapi(paths(tokens, add_token, remove_token))]
+#[openapi(paths(tokens, add_token, remove_token, page))]
 struct Description;
 
 /// The description of the paths, and of tokens.
@@ -62,11 +62,19 @@ pub struct CreatedToken {
     pub token: Option<String>,
 }
 
+/// The page for browsers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PageView {
+    /// Its address.
+    pub url: String,
+}
+
 /// The paths; without `access` the API has no TCP address.
 pub(super) fn router(access: Option<Arc<Access>>) -> Router {
     Router::new()
         .route("/v1/tokens", get(tokens).post(add_token))
         .route("/v1/tokens/{name}", delete(remove_token))
+        .route("/v1/page", get(page))
         .method_not_allowed_fallback(place::not_so)
         .with_state(access)
 }
@@ -141,4 +149,14 @@ async fn add_token(
         (status = 409, body = ErrorBody, description = "The file can't be written")))]
 async fn remove_token(State(access): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     with_file(access, move |file| file.remove(&name)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Where the page for browsers is.
+#[utoipa::path(get, path = "/v1/page", security(("token" = ["read"])),
+    responses((status = 200, body = PageView),
+        (status = 409, body = ErrorBody, description = "It is not served")))]
+async fn page(State(access): Shared) -> Result<Json<PageView>, Failure> {
+    let url = access.and_then(|access| access.page().map(String::from));
+    let none = "the page is not served; bring the fabric up with --page";
+    url.map(|url| Json(PageView { url })).ok_or_else(|| Failure::Conflict(error_body(none)))
 }
