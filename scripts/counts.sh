@@ -35,15 +35,6 @@ count() {
   ' "$folder/$key"
 }
 
-# part KEY NUMBER COUNTED SOURCE FUNCTIONS...: instructions of functions of a source file for each of NUMBER, of
-# those that `count COUNTED` has counted.
-part() {
-  local key=$1 number=$2 counted=$3
-  shift 3
-  awk -v key="$key" -v number="$number" '{ printf "%-24s %8.2f\n", key, $1 / number }' \
-    <(python3 scripts/part_of.py "$folder/out.$counted" "$@")
-}
-
 # calls KEY NUMBER PROGRAM WORDS...: system calls of ports for each of NUMBER; nothing else in the program makes
 # these.
 calls() {
@@ -75,10 +66,6 @@ measure() {
     name=${case/.64/.64.256} name=${name/.1500/.1500.256}
     count "vhost.$case" "$frames" loop::forward "$target/loop" count "$name" "$frames"
   done
-  # What it costs that another data process can go on with the rings: their positions are recorded.
-  for case in split.64 packed.64; do
-    part "vhost.$case.resume" "$frames" "vhost.$case" switch/port/src/vhost_user/vring.rs store record
-  done
   for size in 64 1500; do
     count "ring.$size" "$frames" through::relay "$target/ring-bench" --count "$frames" "$size"
   done
@@ -97,6 +84,10 @@ measure() {
   count iommu.map 1000 count_ports::map "$target/count_ports" iommu.map 1000
   for size in 64 1500; do
     calls "tap.$size.calls" 640 "$target/count_ports" "tap.$size"
+  done
+  calls tap.joined.calls 640 "$target/count_ports" tap.joined
+  for case in filled pending; do
+    count "gro.$case" "$frames" count_ports::join "$target/count_ports" "gro.$case" "$frames"
   done
   for case in source mirror classifier chain router filter nat lb flowmon ids link bras.down; do
     count "click.$case" "$frames" count_elements::run "$target/count_elements" "$case" "$frames"

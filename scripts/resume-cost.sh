@@ -15,7 +15,7 @@ for case in split.64.256 packed.64.256; do
   valgrind --tool=callgrind --callgrind-out-file="$folder/$case" --toggle-collect='*loop::forward*' \
     "$program" count "$case" "$frames" >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
   all=$(awk '/Collected/ { print $NF }' "$folder/log")
-  part=$(python3 scripts/part_of.py "$folder/$case" '::vring::Vring::record')
+  part=$(python3 scripts/inclusive_cost.py "$folder/$case" '::vring::Vring::record')
   echo "${case%.64.256} $all $part"
 done | python3 -c '
 import json, sys

@@ -182,7 +182,7 @@ const FABRIC: &[Group] = &[
         name: "flow",
         keys: keys! {
             "flow.10": Row(|plan| vhost::flows(plan, 10)),
-                "two minimal guests, split rings, 64 B, on a switch with 10 flows, beside Open vSwitch with DPDK";
+                "two minimal guests, split rings, 64 B, a switch with 10 flows; Open vSwitch with DPDK";
             "flow.10000": Row(|plan| vhost::flows(plan, 10_000)), "the same with 10,000 flows of nine masks";
             "flow.100000": Row(|plan| vhost::flows(plan, 100_000)), "the same with 100,000 flows";
         },

@@ -41,7 +41,7 @@ Examples:
         change: FlowChange,
     },
     /// Show flows with what is counted, as `ovs-ofctl dump-flows` does.
-    #[command(after_help = "\
+    #[command(visible_aliases = ["list", "show"], after_help = "\
 Examples:
   ringway flow dump main
   ringway flow dump main 'table=1,tcp'
@@ -135,12 +135,28 @@ pub struct FlowChange {
 #[derive(Subcommand)]
 pub enum FlowObject {
     /// Add some.
+    #[command(after_help = "\
+Examples:
+  ringway flow group add main 'group_id=1,type=all,bucket=output:a,bucket=output:b'
+  ringway flow meter add main 'meter=1,kbps,bands=type=drop,rate=1000'")]
     Add(FlowChange),
     /// Change some; what was counted stays.
+    #[command(after_help = "\
+Examples:
+  ringway flow group mod main 'group_id=1,type=all,bucket=output:b'
+  ringway flow meter mod main 'meter=1,kbps,bands=type=drop,rate=2000'")]
     Mod(FlowChange),
     /// Remove some, with the flows that use them; without a number, all.
+    #[command(after_help = "\
+Examples:
+  ringway flow group del main 'group_id=1'
+  ringway flow meter del main 'meter=1'")]
     Del(FlowChange),
     /// Show all.
+    #[command(visible_aliases = ["list", "show"], after_help = "\
+Examples:
+  ringway flow group dump main
+  ringway flow meter dump main")]
     Dump {
         /// The switch.
         switch: String,

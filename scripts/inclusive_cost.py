@@ -1,6 +1,6 @@
 """Instructions that were executed within a function and what it calls, by callgrind's file.
 
-`part_of.py OUTPUT FUNCTION`: OUTPUT is what `valgrind --tool=callgrind` wrote; FUNCTION is the end of
+`inclusive_cost.py OUTPUT FUNCTION`: OUTPUT is what `valgrind --tool=callgrind` wrote; FUNCTION is the end of
 the name of a function that is not inlined. Prints the number of instructions, inlined ones included.
 """
 
