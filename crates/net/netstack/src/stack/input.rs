@@ -412,6 +412,7 @@ impl Stack {
 }
 
 /// The segment in a packet of TCP, whose last bytes are in `rest`, and its addresses.
+#[inline(always)]
 pub(super) fn parse_segment<'a>(packet: &Packet<'a>, rest: &'a [Span<'a>]) -> Option<(Tuple, Segment<'a>)> {
     let (tcp, options, payload) = Tcp::parse(packet.payload)?;
     let tuple = Tuple {
