@@ -5,15 +5,12 @@
 //! `RINGWAY_SOAK` is for how many seconds it runs (`make soak`), `RINGWAY_SEED` the seed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod card;
-mod moving;
 mod ports;
 
 use crate::lab::frames::program;
 use crate::lab::{Lab, Running, until};
-use moving::Elsewhere;
-use ports::{Device, Flow, Guest, Recording, Survives, file, flows};
-use ringway_ring_client::{PendingRing, Ring, RingOptions};
+use ports::{Flow, Guest, Recording, Survives, file, flows};
+use ringway_ring_client::Ring;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,8 +28,6 @@ const HEAL: Duration = Duration::from_secs(10);
 /// Frames that the end of `data` may lose on a path: a burst of each of two workers there and back, and what a
 /// socket or a link had.
 const BURSTS: u64 = 4 * 64;
-/// Paths of a long run: 64 ports and more.
-const MANY: usize = 28;
 /// Descriptors and KiB by which a process may grow.
 const MORE_DESCRIPTORS: u64 = 4;
 const MORE_MEMORY: u64 = 16 << 10;
@@ -45,8 +40,6 @@ struct Program {
     recording: Option<Recording>,
     /// Whether nothing is sent to it.
     is_silent: bool,
-    /// Whether its frames are requests to a guest of QEMU, which answers each.
-    asks: bool,
     address: u8,
     to: u8,
     /// The number of the next frame, and of the next one that is expected.
@@ -60,9 +53,9 @@ struct Program {
 
 impl Program {
     fn new(port: &'static str, address: u8, to: u8) -> Program {
-        let (ring, recording, is_silent, asks) = (None, None, false, false);
+        let (ring, recording, is_silent) = (None, None, false);
         let (number, next, sent, received, twice) = (0, 0, 0, 0, 0);
-        Program { port, ring, recording, is_silent, asks, address, to, number, next, sent, received, twice }
+        Program { port, ring, recording, is_silent, address, to, number, next, sent, received, twice }
     }
 
     fn send(&mut self) {
@@ -73,9 +66,6 @@ impl Program {
         frame[14..]
             .chunks_mut(8)
             .for_each(|part| part.copy_from_slice(&self.number.to_be_bytes()[..part.len()]));
-        if self.asks {
-            frame = moving::request(self.number);
-        }
         if ring.tx.push(&frame).unwrap() {
             (self.number, self.sent) = (self.number + 1, self.sent + 1);
         }
@@ -90,14 +80,8 @@ impl Program {
             return !numbers.is_empty();
         }
         let Some(mut ring) = self.ring.take() else { return false };
-        // A guest's kernel sends longer ones, too.
-        let (mut buffer, before) = ([0; 2048], self.received);
-        while ring.rx.pop(&mut buffer).unwrap().is_some() {
-            let out: &[u8; FRAME] = buffer.first_chunk().unwrap();
-            if self.asks {
-                moving::answered(out).into_iter().for_each(|number| self.take(number));
-                continue;
-            }
+        let (mut out, before) = ([0; FRAME], self.received);
+        while ring.rx.pop(&mut out).unwrap().is_some() {
             // Others are flooded.
             if out[..6] == [2, 0, 0, 0, 9, self.address] {
                 let number = u64::from_be_bytes(out[14..22].try_into().unwrap());
@@ -143,8 +127,6 @@ enum Action {
     ResetGuest(usize),
     /// A function is stopped and started.
     RestartFunction(usize),
-    /// A guest of QEMU moves to the other fabric, or back.
-    Migrate,
     Nothing,
 }
 
@@ -153,10 +135,6 @@ impl Action {
     fn loss(self, path: usize, survives: Survives) -> Option<u64> {
         match self {
             Action::KillControl | Action::KillBoth if survives == Survives::Data => None,
-            // Its programs connect again.
-            Action::KillControl | Action::KillBoth | Action::Upgrade if survives == Survives::Pipe => None,
-            Action::KillData if survives == Survives::Pipe => Some(0),
-            Action::KillData | Action::KillBoth | Action::Upgrade if survives == Survives::Control => None,
             Action::KillData | Action::KillControl | Action::KillBoth | Action::Upgrade
                 if survives == Survives::None =>
             {
@@ -181,8 +159,6 @@ struct World {
     flows: Vec<Flow>,
     random: Random,
     upgrades: u64,
-    /// Where a guest of QEMU moves, and back.
-    elsewhere: Option<Elsewhere>,
     /// That of the paths' interfaces.
     _namespace: Option<Running>,
 }
@@ -190,59 +166,25 @@ struct World {
 impl World {
     /// So many paths, or one of each kind.
     fn new(name: &str, paths: Option<usize>, seed: u64) -> World {
-        let (mut flows, _namespace) = flows(paths);
-        // It takes longer than the rest to boot.
-        let elsewhere = paths.filter(|paths| *paths >= MANY).and_then(|_| Elsewhere::new(name));
-        flows.extend(elsewhere.iter().map(Elsewhere::flow));
+        let (flows, _namespace) = flows(paths);
         let lab = Lab::new(name, &file(&flows, 0, 1));
         std::fs::copy(env!("CARGO_BIN_EXE_ringway"), lab.folder.join("other")).unwrap();
         lab.ok(&["up", "lab.toml", "--detach"]);
         let (guests, random, upgrades) = (Vec::new(), Random(seed | 1), 0);
-        let mut world = World { lab, flows, guests, random, upgrades, elsewhere, _namespace };
+        let mut world = World { lab, flows, guests, random, upgrades, _namespace };
         for path in 0..world.flows.len() {
-            if let Some(device) = world.flows[path].guest {
-                world.guests.push(Guest::new(&world.lab, path, device));
+            if let Some(packed) = world.flows[path].guest {
+                world.guests.push(Guest::new(&world.lab, path, packed));
             }
             world.connect(path);
-        }
-        if world.elsewhere.is_some() {
-            world.lab.ok(&["guest", "wait"]);
         }
         world
     }
 
     fn connect(&mut self, path: usize) {
-        if self.flows[path].survives == Survives::Pipe {
-            return self.connect_pipe(path);
-        }
         for end in self.flows[path].ends.iter_mut().filter(|end| end.recording.is_none()) {
             end.ring = None;
             end.ring = Some(program(&self.lab, end.port));
-        }
-    }
-
-    /// Both programs of a pipe: each gets its ring once the other one is there.
-    fn connect_pipe(&mut self, path: usize) {
-        let ends = &mut self.flows[path].ends;
-        ends.iter_mut().for_each(|end| end.ring = None);
-        let socket = self.lab.socket(&format!("{}.sock", ends[0].port));
-        let pending = [(); 2].map(|()| PendingRing::connect(&socket, RingOptions::default()).unwrap());
-        for (end, pending) in ends.iter_mut().zip(pending) {
-            end.ring = Some(pending.ring(Some(HEAL)).unwrap());
-        }
-    }
-
-    /// What an action has taken away from peers that can't go on by themselves.
-    fn begin_again(&mut self, action: Action) {
-        let ends_control = matches!(action, Action::KillControl | Action::KillBoth | Action::Upgrade);
-        let ends_data = matches!(action, Action::KillData | Action::KillBoth | Action::Upgrade);
-        let pipes = |path: &usize| self.flows[*path].survives == Survives::Pipe;
-        for path in (0..self.flows.len()).filter(pipes).filter(|_| ends_control).collect::<Vec<_>>() {
-            self.connect_pipe(path);
-        }
-        let lab = &self.lab;
-        for guest in self.guests.iter_mut().filter(|guest| ends_data && guest.device == Device::Card) {
-            guest.restart(lab);
         }
     }
 
@@ -316,9 +258,6 @@ impl World {
             let (missing, dropped) = (sent.checked_sub(received), after[path] - before[path]);
             let missing = missing.unwrap_or_else(|| panic!("{what}, {received} received"));
             let seen = format!("{what}, {missing} missing, {dropped} dropped\n{}", self.lab.log());
-            // What is kept where it arrives counts as dropped there, if it got that before.
-            let is_moved = action == Action::Migrate && flow.ends[0].asks;
-            assert!(!is_moved || missing == 0, "{seen}");
             assert!(missing <= dropped + loss, "{seen}");
             assert!(!flow.is_exact || loss > 0 || missing == dropped, "{seen}");
         }
@@ -335,9 +274,7 @@ impl World {
                 let other = self.lab.folder.join("other");
                 let own = env!("CARGO_BIN_EXE_ringway").into();
                 let to = if self.upgrades % 2 == 1 { other } else { own };
-                // Of cards.
-                let words = ["upgrade", "--disconnect", "--binary", to.to_str().unwrap()];
-                self.pass_during(|lab| _ = lab.ok(&words));
+                self.pass_during(|lab| _ = lab.ok(&["upgrade", "--binary", to.to_str().unwrap()]));
             }
             Action::Apply => {
                 self.lab.write(&file(&self.flows, pick as u8, 1 + pick % 3));
@@ -354,14 +291,8 @@ impl World {
                 lab.ok(&["function", "stop", &name]);
                 lab.ok(&["function", "start", &name]);
             }),
-            Action::Migrate => {
-                let mut elsewhere = self.elsewhere.take().unwrap();
-                self.pass_during(|lab| elsewhere.migrate(lab));
-                self.elsewhere = Some(elsewhere);
-            }
             Action::Nothing => {}
         }
-        self.begin_again(action);
         let more = self.random.below(200);
         self.pass(STABLE + Duration::from_millis(more));
     }
@@ -378,7 +309,7 @@ impl World {
     fn any_action(&mut self) -> Action {
         let paths = self.flows.len() as u64;
         let guests = self.guests.len() as u64;
-        match self.random.below(if self.elsewhere.is_some() { 17 } else { 15 }) {
+        match self.random.below(15) {
             0..=2 => Action::KillData,
             3..=4 => Action::KillControl,
             5 => Action::KillBoth,
@@ -390,8 +321,7 @@ impl World {
                 let all: Vec<usize> = (0..self.flows.len()).filter(with).collect();
                 Action::RestartFunction(all[self.random.below(all.len() as u64) as usize])
             }
-            14 => Action::ResetGuest(self.guests[self.random.below(guests) as usize].path),
-            _ => Action::Migrate,
+            _ => Action::ResetGuest(self.guests[self.random.below(guests) as usize].path),
         }
     }
 
@@ -469,7 +399,7 @@ fn number(name: &str) -> Option<u64> {
 fn frames_are_conserved_and_everything_goes_on_whatever_happens() {
     let (seconds, seed) = (number("RINGWAY_SOAK").unwrap_or(18), number("RINGWAY_SEED").unwrap_or(1));
     // 64 ports, or one path of each kind.
-    let paths = (seconds > 60).then_some(MANY);
+    let paths = (seconds > 60).then_some(28);
     let mut world = World::new("soak", paths, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     world.heals();
     world.round(Action::Nothing);

@@ -1,6 +1,6 @@
 //! The fabric of the soak: its ports, the paths between programs, and guests that send back what they get.
 
-use super::{Program, card};
+use super::Program;
 use crate::data_kills::reflect;
 use crate::lab::net::{namespace, within};
 use crate::lab::{Lab, Running, isolations, until};
@@ -21,10 +21,6 @@ pub(super) enum Survives {
     Every,
     /// Not that of `control`: functions on workers are started again.
     Data,
-    /// That of `control`: the guest of an emulated card starts again if `data` ends, or moves to another program.
-    Control,
-    /// That of `data`, which has no part in it: the programs of a pipe connect again if `control` ends.
-    Pipe,
     /// None: ports of these kinds begin again, with another program too.
     None,
 }
@@ -35,11 +31,11 @@ pub(super) struct Flow {
     /// The ports whose drops are those of the path.
     pub ports: Vec<String>,
     /// The file's text about it; `{delay}` stands for a link's delay.
-    pub text: String,
+    text: String,
     /// Whether each drop is that of a frame of the path: frames of others don't come there.
     pub is_exact: bool,
-    /// Its guest, if there is one.
-    pub guest: Option<Device>,
+    /// Whether its guest has packed rings, if there is one.
+    pub guest: Option<bool>,
     /// Whether it leads through a function, `mirror` and the path's number.
     pub has_function: bool,
     pub survives: Survives,
@@ -138,40 +134,6 @@ fn recorder(number: usize, own: Flow) -> Flow {
     }
 }
 
-/// Two programs that exchange frames without the fabric's processes.
-fn pipe(own: Flow) -> Flow {
-    let [mut from, mut to] = <[Program; 2]>::try_from(own.ends).ok().unwrap();
-    let port = from.port;
-    (from.port, to.port) = (port, port);
-    Flow {
-        text: format!("[port.{port}]\nkind = \"pipe\"\nsocket = \"{port}.sock\"\n"),
-        // No frame is counted there.
-        ports: Vec::new(),
-        ends: vec![from, to],
-        is_exact: true,
-        survives: Survives::Pipe,
-        ..own
-    }
-}
-
-/// A program, and a guest with an emulated card that sends back its frames.
-fn card_guest(number: usize, own: Flow) -> Flow {
-    let (a, port) = (own.ends[0].port, format!("vm{number}"));
-    let card = format!(
-        "[port.{port}]\nkind = \"e1000\"\nmodel = \"82540em\"\nmac = \"02:00:00:00:09:{:02x}\"\n\
-         socket = \"{port}.sock\"\n",
-        own.ends[0].address
-    );
-    Flow {
-        text: ring(a, "") + &card + &format!("[patch.{a}]\nports = [\"{a}\", \"{port}\"]\n"),
-        ends: vec![Program::new(a, own.ends[0].address, own.ends[0].address)],
-        ports: vec![a.into(), port],
-        guest: Some(Device::Card),
-        survives: Survives::Control,
-        ..own
-    }
-}
-
 /// What a `pcap` port records.
 pub(super) struct Recording {
     path: PathBuf,
@@ -217,8 +179,6 @@ impl Drop for Recording {
 #[derive(Clone, Copy, Debug)]
 enum Further {
     Worker,
-    Pipe,
-    Card,
     Vm,
     Tap,
     Xdp,
@@ -228,8 +188,7 @@ enum Further {
 fn further(has_namespace: bool) -> Vec<Further> {
     let vm = isolations().contains(&"vm").then_some(Further::Vm);
     let interfaces = [Further::Tap, Further::Xdp].into_iter().filter(|_| has_namespace);
-    let everywhere = [Further::Worker, Further::Record, Further::Pipe, Further::Card];
-    everywhere.into_iter().chain(vm).chain(interfaces).collect()
+    [Further::Worker, Further::Record].into_iter().chain(vm).chain(interfaces).collect()
 }
 
 /// The path with a number: each kind in turn.
@@ -257,8 +216,6 @@ fn flow(number: usize, namespace: Option<&str>) -> Flow {
         return match more[kind] {
             Further::Worker => mirror(number, "worker", own),
             Further::Vm => mirror(number, "vm", own),
-            Further::Pipe => pipe(own),
-            Further::Card => card_guest(number, own),
             Further::Tap => interfaces(number, true, namespace, own),
             Further::Xdp => interfaces(number, false, namespace, own),
             Further::Record => recorder(number, own),
@@ -292,7 +249,7 @@ fn flow(number: usize, namespace: Option<&str>) -> Flow {
                 ports: ports(&[a, vm]),
                 // It gets its own frames again.
                 ends: vec![Program::new(a, at, at)],
-                guest: Some(Device::Virtio { packed: kind == 6 }),
+                guest: Some(kind == 6),
                 is_exact: true,
                 ..own
             }
@@ -333,24 +290,17 @@ pub(super) fn file(flows: &[Flow], extra: u8, delay: u64) -> String {
     text
 }
 
-/// The device of a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Device {
-    Virtio { packed: bool },
-    Card,
-}
-
 /// A guest at the end of a path.
 pub(super) struct Guest {
     pub path: usize,
-    pub device: Device,
+    packed: bool,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Guest {
-    pub fn new(lab: &Lab, path: usize, device: Device) -> Guest {
-        let mut guest = Guest { path, device, stop: Arc::default(), thread: None };
+    pub fn new(lab: &Lab, path: usize, packed: bool) -> Guest {
+        let mut guest = Guest { path, packed, stop: Arc::default(), thread: None };
         guest.start(lab);
         guest
     }
@@ -358,12 +308,9 @@ impl Guest {
     fn start(&mut self, lab: &Lab) {
         let port = format!("vm{}", self.path);
         let socket = UnixStream::connect(lab.socket(&format!("{port}.sock"))).unwrap();
-        let (stop, device) = (Arc::new(AtomicBool::new(false)), self.device);
+        let (stop, packed) = (Arc::new(AtomicBool::new(false)), self.packed);
         self.stop = stop.clone();
-        self.thread = Some(std::thread::spawn(move || match device {
-            Device::Virtio { packed } => reflect(socket, packed, &stop),
-            Device::Card => card::reflect(socket, &stop),
-        }));
+        self.thread = Some(std::thread::spawn(move || reflect(socket, packed, &stop)));
         until("the guest is up", || lab.state(&port) == "up");
     }
 
