@@ -7,7 +7,7 @@ const KEY = "ringway-token";
 /** The token; empty until somebody gives one. */
 export const token = signal(readToken());
 
-/** The token of the address's fragment, which is not sent to the server and is taken out of the history. */
+/** The token of the address's fragment, which is not sent to the server, and no longer shown then. */
 function readToken(): string {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
@@ -15,6 +15,12 @@ function readToken(): string {
     history.replaceState(null, "", location.pathname);
   }
   return sessionStorage.getItem(KEY) ?? "";
+}
+
+/** Takes the token of a fragment that has been put into the address of this tab. */
+export function takeToken(): void {
+  const given = readToken();
+  if (given && given !== token.peek()) token.value = given;
 }
 
 /** Sets the token, or forgets it. */
@@ -32,6 +38,8 @@ export class ApiError extends Error {
 }
 
 async function ask(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  // Without one it would count as a guess.
+  if (!token.peek()) throw new ApiError(401, "there is no token");
   const headers: Record<string, string> = { authorization: `Bearer ${token.peek()}` };
   if (body !== undefined) headers["content-type"] = "application/json";
   const answer = await fetch(path, {

@@ -2,7 +2,7 @@ import { effect, signal } from "@preact/signals";
 import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
-import { token, useToken } from "./api";
+import { takeToken, token, useToken } from "./api";
 import { fabric, start, trouble } from "./state";
 import { Ports } from "./ports";
 import { Topology } from "./topology";
@@ -17,7 +17,10 @@ const VIEWS = [
 ] as const;
 
 const view = signal(location.hash.slice(1) || "ports");
-addEventListener("hashchange", () => { view.value = location.hash.slice(1) || "ports"; });
+addEventListener("hashchange", () => {
+  takeToken();
+  view.value = location.hash.slice(1) || "ports";
+});
 
 /** The theme: that of the system until another one is chosen. */
 const dark = signal(localStorage.getItem("ringway-theme"));

@@ -120,5 +120,9 @@ export function start(): () => void {
       refreshSoon();
     }, () => undefined),
   ];
-  return () => ends.forEach((end) => end());
+  return () => {
+    ends.forEach((end) => end());
+    clearTimeout(planned);
+    planned = undefined;
+  };
 }

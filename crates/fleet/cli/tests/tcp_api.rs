@@ -1,6 +1,7 @@
 //! The API at a TCP address: who may do what, and clients that mean it ill.
 
 use crate::lab::{Lab, Running, until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -85,7 +86,12 @@ fn each_role_may_do_what_it_is_for_and_no_more() {
         ("GET", "/metrics", Value::Null, [200, 200, 200]),
         ("GET", "/v1/place/hosts", Value::Null, [200, 200, 200]),
         ("POST", "/v1/ports/b/trace", trace, [200, 200, 200]),
+        ("POST", "/v1/ports/b/trace", json!({ "frame": "arp", "inject": true }), [403, 200, 200]),
         ("PATCH", "/v1/ports/b", json!({ "tag": 10 }), [403, 200, 200]),
+        // A function's own handlers may replace its configuration.
+        ("PUT", "/v1/functions/none/handlers/hotconfig", json!({ "value": "" }), [403, 403, 404]),
+        ("PUT", "/v1/functions/none/handlers/.hotconfig", json!({ "value": "" }), [403, 403, 404]),
+        ("PUT", "/v1/functions/none/handlers/c.reset", json!({ "value": "" }), [403, 404, 404]),
         ("POST", "/v1/ports", port, [403, 403, 200]),
         ("DELETE", "/v1/ports/new", Value::Null, [403, 403, 204]),
         ("GET", "/v1/audit", Value::Null, [403, 403, 200]),
@@ -222,6 +228,24 @@ fn the_program_is_a_client_of_another_host() {
     until("its files are gone", || {
         !remote.lab.socket("tokens").exists() && !remote.lab.socket("api.key").exists()
     });
+}
+
+#[test]
+fn a_fabric_goes_on_without_the_address_while_its_files_are_wrong() {
+    let remote = Remote::up("tcp-files", "");
+    let fabric = || remote.lab.json(&["ps"])["fabric"].clone();
+    let before = fabric();
+    std::fs::write(remote.lab.socket("tokens"), "no token\n").unwrap();
+    let control = i32::try_from(before["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(control).unwrap(), Signal::KILL).unwrap();
+    until("another control process goes on", || {
+        let said = remote.lab.run(&["ps", "--json"]).stdout;
+        let ps: Value = serde_json::from_slice(&said).unwrap_or_default();
+        ps["fabric"]["pid"].is_i64() && ps["fabric"]["pid"] != before["pid"]
+    });
+    assert_eq!(fabric()["data_pid"], before["data_pid"]);
+    assert!(remote.lab.log().contains("the API is not served at its TCP address"), "{}", remote.lab.log());
+    remote.lab.ok(&["down"]);
 }
 
 #[test]

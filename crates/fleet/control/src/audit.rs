@@ -2,12 +2,12 @@
 //!
 //! A thread of its own writes a line of JSON for each request that is not a query, so that a slow disk delays nobody.
 
-use crate::api::AuditView;
+use crate::api::{AuditView, NewTrace};
 use crate::tcp_api::Caller;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Query, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{MatchedPath, Query, Request, State};
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -42,8 +42,9 @@ const WAITING: usize = 256;
 const MOST: usize = 10_000;
 /// How long a reader waits for entries that are not written yet, and the end of the fabric.
 const FLUSH: Duration = Duration::from_secs(2);
-/// Ends of paths whose requests change nothing, although they have a body.
-const QUERIES: [&str; 4] = ["/trace", "/v1/place/try", "/v1/place/why-not", "/v1/place/facts"];
+/// Routes whose POST changes nothing, although it has a body.
+const QUERIES: [&str; 4] =
+    ["/v1/ports/{name}/trace", "/v1/place/try", "/v1/place/why-not", "/v1/place/facts"];
 
 /// Attack: readers of a whole log without end. One at a time.
 static READERS: Semaphore = Semaphore::const_new(1);
@@ -248,27 +249,31 @@ impl Drop for Noted {
 
 /// Answers a request, and notes it if it is not a query.
 async fn note(State(log): State<AuditLog>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    if request.method().is_safe() || QUERIES.iter().any(|query| path.ends_with(query)) {
+    let route = request.extensions().get::<MatchedPath>().map_or("", |route| route.as_str());
+    if request.method().is_safe() {
         return next.run(request).await;
     }
-    let client = request.extensions().get::<Client>().copied();
+    let is_query = request.method() == Method::POST && QUERIES.contains(&route);
+    let (parts, body) = request.into_parts();
+    // The server has bounded it, and has received all of it.
+    let Ok(body) = to_bytes(body, usize::MAX).await else { return StatusCode::BAD_REQUEST.into_response() };
+    if is_query && !sends(&body) {
+        return next.run(Request::from_parts(parts, Body::from(body))).await;
+    }
+    let client = parts.extensions.get::<Client>().copied();
     let entry = AuditView {
         time: since_1970(),
         user: client.and_then(|client| Some(client.peer?.user)),
         process: client.and_then(|client| Some(client.peer?.process)),
         program: program_of(client.as_ref()),
         address: client.and_then(|client| Some(client.address?.to_string())),
-        token: request.extensions().get::<Caller>().map(|caller| caller.name.clone()),
-        request: beginning(format!("{} {}", request.method(), request.uri()).as_bytes()),
+        token: parts.extensions.get::<Caller>().map(|caller| caller.name.clone()),
+        request: beginning(format!("{} {}", parts.method, parts.uri).as_bytes()),
         error: "the client left before its answer".into(),
         ..AuditView::default()
     };
     let mut noted = Noted { log, entry };
     let entry = &mut noted.entry;
-    let (parts, body) = request.into_parts();
-    // The server has bounded it, and has received all of it.
-    let Ok(body) = to_bytes(body, usize::MAX).await else { return StatusCode::BAD_REQUEST.into_response() };
     entry.body = beginning(&body);
     let mut response = next.run(Request::from_parts(parts, Body::from(body))).await;
     entry.status = response.status().as_u16();
@@ -281,6 +286,11 @@ async fn note(State(log): State<AuditLog>, request: Request, next: Next) -> Resp
         response = Response::from_parts(parts, Body::from(body));
     }
     response
+}
+
+/// Whether a trace sends its frame.
+fn sends(body: &Bytes) -> bool {
+    serde_json::from_slice::<NewTrace>(body).is_ok_and(|trace| trace.inject)
 }
 
 /// The sentence of an error's body.

@@ -309,7 +309,12 @@ async fn serve_again(
     let [extender, for_metrics, api, page] = [EXTENDER, METRICS, TCP_API, PAGE]
         .map(|name| descriptor(&mut found, name).ok().map(TcpListener::from));
     let tcp_sockets = TcpSockets { api, page };
-    let api_by_tcp = tcp_api_at(tcp_sockets, options.fabric.api.as_ref(), run.path(), true)?;
+    // Its files may have changed meanwhile, and the fabric must go on. The keeper has the sockets for the next process.
+    let api_by_tcp = tcp_api_at(tcp_sockets, options.fabric.api.as_ref(), run.path(), true);
+    let api_by_tcp = api_by_tcp.unwrap_or_else(|error| {
+        tracing::error!(%error, "the API is not served at its TCP address until the next upgrade");
+        None
+    });
     let (inbox, mut messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());

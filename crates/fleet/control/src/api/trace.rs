@@ -1,12 +1,14 @@
 //! Tracing a frame: the path, and its JSON.
 
 use super::ErrorBody;
+use super::routes::error_body;
 use crate::engine::{Failure, Inbox};
+use crate::tcp_api::Caller;
 use crate::trace;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::routing::post;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{OpenApi, ToSchema};
@@ -272,13 +274,19 @@ pub struct LinkTraceView {
     params(("name" = String, Path, description = "The port")),
     request_body = NewTrace,
     responses((status = 200, body = TraceView), (status = 404, body = ErrorBody),
+        (status = 403, body = ErrorBody, description = "Sending the frame needs the role operate"),
         (status = 409, body = ErrorBody, description = "No answer of the data process, or too many traces"),
         (status = 422, body = ErrorBody, description = "The frame is wrong")))]
 async fn trace_frame(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
+    caller: Option<Extension<Caller>>,
     new: Result<Json<NewTrace>, JsonRejection>,
 ) -> Result<Json<TraceView>, Failure> {
     let Json(new) = new.map_err(super::routes::unread)?;
+    if let Some(Extension(caller)) = caller.filter(|caller| new.inject && !caller.may_operate()) {
+        let what = format!("sending a frame needs the role operate; token {} has another one", caller.name);
+        return Err(Failure::Request(403, error_body(what)));
+    }
     trace::trace(&inbox, name, &new).await.map(Json)
 }

@@ -7,8 +7,9 @@ use super::tokens::{Hash, TokenFile};
 use crate::api::ErrorBody;
 use axum::Json;
 use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, ORIGIN, REFERRER_POLICY,
-    RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HOST, HeaderName, ORIGIN,
+    REFERRER_POLICY, RETRY_AFTER, TRANSFER_ENCODING, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
@@ -35,6 +36,13 @@ pub(crate) struct Caller {
     pub name: String,
     /// What it may do.
     pub role: Role,
+}
+
+impl Caller {
+    /// Whether it may change how frames pass.
+    pub fn may_operate(&self) -> bool {
+        self.role >= Role::Operate
+    }
 }
 
 /// Who may use the API at a TCP address.
@@ -154,7 +162,10 @@ impl ClientGate {
 
 impl Gate for ClientGate {
     fn admit(&self, head: &mut Parts) -> Result<(), Box<Response>> {
-        let is_file = self.served.page && page::is_file(&head.method, head.uri.path());
+        // Attack: bodies that nobody reads take the room for those of others. A file is asked for without one.
+        let is_empty = head.headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0")
+            && !head.headers.contains_key(TRANSFER_ENCODING);
+        let is_file = self.served.page && is_empty && page::is_file(&head.method, head.uri.path());
         let hosts = &self.access.hosts;
         let here = check_host(&head.headers, hosts);
         if is_file && here.is_ok() {

@@ -116,6 +116,10 @@ impl TcpApi {
         let mut files = OwnFiles(Vec::new());
         if !again {
             files = OwnFiles::of(run);
+            if settings.tokens.is_none() {
+                // Of a fabric that was killed; there may be none.
+                let _ = std::fs::remove_file(run.join(tokens::FILE));
+            }
         }
         let tokens = TokenFile::open(settings.tokens.clone().unwrap_or_else(|| run.join(tokens::FILE)))?;
         let (mut listeners, mut config, mut url) = (Vec::new(), None, None);

@@ -72,12 +72,25 @@ impl Roles {
         Roles(roles)
     }
 
-    /// The role that a request needs; `None` if its path has none, so that nobody may.
-    fn needed(&self, method: &Method, path: &str) -> Option<Role> {
+    /// The role that a request for `uri` needs, which has this route; `None` if its path has none, so that nobody may.
+    fn needed(&self, method: &Method, path: &str, uri: &str) -> Option<Role> {
         let method = if method == Method::HEAD { Method::GET } else { method.clone() };
+        if method == Method::PUT && path == HANDLER && is_global(uri) {
+            return Some(Role::Admin);
+        }
         // The rest of a path, `{*handler}`, is `{handler}` in the description.
         self.0.get(&(method, path.replace("{*", "{"))).copied()
     }
+}
+
+/// The path of a function's handlers.
+const HANDLER: &str = "/v1/functions/{name}/handlers/{*handler}";
+
+/// Whether a handler is a function's own, such as `hotconfig`, which replaces its configuration: it is of no element,
+/// `ELEMENT.HANDLER`.
+fn is_global(uri: &str) -> bool {
+    let handler = uri.rsplit('/').next().unwrap_or_default();
+    !handler.find('.').is_some_and(|at| at > 0)
 }
 
 /// The methods of a path.
@@ -106,7 +119,7 @@ pub(super) fn authorised(router: Router, description: &OpenApi) -> Router {
 async fn check(State(roles): State<Arc<Roles>>, request: Request, next: Next) -> Response {
     // The answer of a path that is not there is the same for every role.
     let Some(path) = request.extensions().get::<MatchedPath>() else { return next.run(request).await };
-    let needed = roles.needed(request.method(), path.as_str());
+    let needed = roles.needed(request.method(), path.as_str(), request.uri().path());
     let caller = request.extensions().get::<Caller>();
     match (needed, caller) {
         (Some(needed), Some(caller)) if caller.role >= needed => next.run(request).await,
@@ -143,7 +156,7 @@ mod tests {
         for (path, handlers) in routed() {
             for method in [Method::GET, Method::PUT, Method::POST, Method::DELETE, Method::PATCH] {
                 if handlers.contains(&format!("{}(", method.as_str().to_lowercase())) {
-                    assert!(roles.needed(&method, &path).is_some(), "{method} {path} has no role");
+                    assert!(roles.needed(&method, &path, &path).is_some(), "{method} {path} has no role");
                     count += 1;
                 }
             }
@@ -176,12 +189,16 @@ mod tests {
     #[test]
     fn a_role_has_the_rights_of_those_below_it() {
         let roles = Roles::of(&crate::api::description());
-        let needed = |method, path| roles.needed(&method, path);
+        let needed = |method, path: &str| roles.needed(&method, path, path);
         assert_eq!(needed(Method::GET, "/v1/ports"), Some(Role::Read));
         assert_eq!(needed(Method::HEAD, "/v1/ports"), Some(Role::Read));
         assert_eq!(needed(Method::POST, "/v1/ports/{name}/trace"), Some(Role::Read));
         assert_eq!(needed(Method::PATCH, "/v1/links/{name}"), Some(Role::Operate));
-        assert_eq!(needed(Method::PUT, "/v1/functions/{name}/handlers/{*handler}"), Some(Role::Operate));
+        let written =
+            |handler| roles.needed(&Method::PUT, HANDLER, &format!("/v1/functions/f/handlers/{handler}"));
+        assert_eq!(written("c.reset"), Some(Role::Operate));
+        // It replaces the configuration.
+        assert_eq!(["hotconfig", ".hotconfig", "%68otconfig"].map(written), [Some(Role::Admin); 3]);
         assert_eq!(needed(Method::POST, "/v1/guests/{name}/exec"), Some(Role::Admin));
         assert_eq!(needed(Method::GET, "/v1/audit"), Some(Role::Admin));
         assert_eq!(needed(Method::GET, "/v1/tokens"), Some(Role::Admin));
