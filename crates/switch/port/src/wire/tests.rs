@@ -12,7 +12,7 @@ use ringway_spec::{Kind, Port};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -114,9 +114,16 @@ impl Side {
     }
 }
 
-/// A free port of UDP at both addresses.
+/// A free UDP port below those that the kernel gives to sockets of other tests.
 fn free_port(address: IpAddr) -> u16 {
-    UdpSocket::bind((address, 0)).unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let number = std::process::id() as u16 ^ NEXT.fetch_add(1, Relaxed);
+        let port = 12_000 + number % 16_000;
+        if UdpSocket::bind((address, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn settings(encapsulation: Encapsulation, local: SocketAddr, peer: SocketAddr) -> Settings {
