@@ -53,7 +53,8 @@ pub trait Chip {
         Self::ring(registers);
     }
 
-    /// Clears the causes of interrupts by one write.
+    /// Clears the causes of interrupts by one write, and reads a register: writes may be posted, and a cause that is
+    /// set before the write arrives has no interrupt, so the driver must look at the rings after that.
     fn clear<R: Registers>(registers: &mut R);
 }
 

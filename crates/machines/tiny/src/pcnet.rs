@@ -123,6 +123,7 @@ impl Chip for Pcnet {
 
     fn clear<R: Registers>(registers: &mut R) {
         registers.write(RDP, IENA | CAUSES);
+        registers.read(RDP);
     }
 }
 

@@ -113,6 +113,7 @@ impl Chip for Rtl8139 {
 
     fn clear<R: Registers>(registers: &mut R) {
         registers.write(register::IMR, INTERRUPTS | CLEAR);
+        registers.read(register::IMR);
     }
 }
 
