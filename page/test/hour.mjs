@@ -77,8 +77,13 @@ try {
       await send("/v1/events", `id: ${number}\nevent: peer-attached\ndata: ${JSON.stringify(event)}\n\n`);
     }
     await settle(to);
-    await client.send("HeapProfiler.collectGarbage");
-    return (await client.send("Runtime.getHeapUsage")).usedSize;
+    // What is to be finalized goes with a later collection.
+    let least = Infinity;
+    for (let collection = 0; collection < 5; collection += 1) {
+      await client.send("HeapProfiler.collectGarbage");
+      least = Math.min(least, (await client.send("Runtime.getHeapUsage")).usedSize);
+    }
+    return least;
   };
   const full = await pass(1000, 1700);
   const later = await pass(1701, 4600);
