@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// Frames that were dropped on each path so far, by the fabric's counters.
+    /// Frames that were dropped on each path so far, by the counters of the fabric and of its functions.
     fn dropped(&self) -> Vec<u64> {
         let stats = self.lab.json(&["stats"]);
         let sum = |reasons: &Value| -> u64 {
@@ -244,7 +244,15 @@ impl World {
             let total = &row.unwrap_or_else(|| panic!("{name}: {stats}"))["total"];
             sum(&total["tx_drops"]) + sum(&total["rx_drops"])
         };
-        self.flows.iter().map(|flow| flow.ports.iter().map(|port| of(port)).sum()).collect()
+        let within = |path: usize| -> u64 {
+            let words = ["function", "read", &format!("mirror{path}"), "to.drops"];
+            self.lab.ok(&words).trim().parse().unwrap()
+        };
+        let all = |(path, flow): (usize, &Flow)| {
+            let of_ports: u64 = flow.ports.iter().map(|port| of(port)).sum();
+            of_ports + if flow.has_function { within(path) } else { 0 }
+        };
+        self.flows.iter().enumerate().map(all).collect()
     }
 
     /// Checks all paths after an action, and begins to count anew.
@@ -255,7 +263,8 @@ impl World {
             let what = format!("{action:?}, path {path} of {}: {sent} sent", flow.ends[0].port);
             assert_eq!(twice, 0, "{what}, {twice} came twice\n{}", self.lab.log());
             let Some(loss) = action.loss(path, flow.survives) else { continue };
-            let (missing, dropped) = (sent.checked_sub(received), after[path] - before[path]);
+            // A function that starts again begins to count.
+            let (missing, dropped) = (sent.checked_sub(received), after[path].saturating_sub(before[path]));
             let missing = missing.unwrap_or_else(|| panic!("{what}, {received} received"));
             let seen = format!("{what}, {missing} missing, {dropped} dropped\n{}", self.lab.log());
             assert!(missing <= dropped + loss, "{seen}");
@@ -391,7 +400,8 @@ fn kill(lab: &Lab, names: &[&str]) {
     });
 }
 
-fn number(name: &str) -> Option<u64> {
+/// A number of the environment.
+pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 

@@ -36,7 +36,8 @@ pub(super) struct Flow {
     pub is_exact: bool,
     /// Whether its guest has packed rings, if there is one.
     pub guest: Option<bool>,
-    /// Whether it leads through a function, `mirror` and the path's number.
+    /// Whether it leads through a function, `mirror` and the path's number. Frames for which its port has no room are
+    /// dropped by the element `to`.
     pub has_function: bool,
     pub survives: Survives,
 }
@@ -68,7 +69,7 @@ fn wire(name: &str, [own, other]: [u16; 2]) -> String {
 /// A function that sends back what it gets from the ring port of a program.
 fn mirror(number: usize, isolation: &str, own: Flow) -> Flow {
     let (a, port) = (own.ends[0].port, format!("f{number}"));
-    let click = format!("FromPort({port}) -> Counter -> ToPort({port});");
+    let click = format!("FromPort({port}) -> Counter -> to :: ToPort({port});");
     let patch = format!("[patch.{a}]\nports = [\"{a}\", \"{port}\"]\n");
     let function = format!(
         "[function.mirror{number}]\nisolation = \"{isolation}\"\nport = \"{port}\"\nclick = \"{click}\"\n"
