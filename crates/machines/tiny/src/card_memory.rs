@@ -2,6 +2,7 @@
 
 use crate::net_device::keep;
 use ringway_mem::{OwnedSpan, Region, SpanMut, Words};
+use ringway_nic::csb;
 
 /// The ring of frames to send.
 pub const TX: usize = 0;
@@ -94,5 +95,16 @@ impl CardMemory {
     /// Descriptors from `from` up to `to`.
     pub fn distance(&self, from: u32, to: u32) -> u32 {
         if to >= from { to - from } else { to + self.slots - from }
+    }
+
+    /// Free transmit descriptors, while those from `clean` up to `tail` are in use.
+    pub fn room(&self, clean: u32, tail: u32) -> u32 {
+        self.slots - 1 - self.distance(clean, tail)
+    }
+
+    /// Asks for interrupts by the shared block.
+    pub fn ask_for_interrupts(&self, tx: bool, rx: bool) {
+        self.store(csb::GUEST_NEED_TXKICK, tx.into());
+        self.store(csb::GUEST_NEED_RXKICK, rx.into());
     }
 }

@@ -160,10 +160,6 @@ impl<R: Registers> E1000<R> {
         self.memory.word(ring, index, 1)
     }
 
-    fn room(&self) -> u32 {
-        self.memory.slots - 1 - self.memory.distance(self.clean, self.tail)
-    }
-
     /// Whether the card interrupted and the driver has not looked yet.
     fn is_interrupted(&self) -> bool {
         Words::new(self.interrupt.span()).is_some_and(|words: Words<'_, u32>| words.load_acquire(0) != 0)
@@ -172,7 +168,7 @@ impl<R: Registers> E1000<R> {
     /// Handles an interrupt, if there was one.
     fn interrupted(&mut self) {
         if core::mem::take(&mut self.armed) {
-            self.ask(false, false);
+            self.memory.ask_for_interrupts(false, false);
         }
         if self.is_interrupted() {
             if let Some(words) = Words::<u32>::new(self.interrupt.span()) {
@@ -185,12 +181,6 @@ impl<R: Registers> E1000<R> {
             self.expects = false;
             self.reclaim();
         }
-    }
-
-    /// Asks for interrupts by the shared block.
-    fn ask(&self, tx: bool, rx: bool) {
-        self.memory.store(csb::GUEST_NEED_TXKICK, tx.into());
-        self.memory.store(csb::GUEST_NEED_RXKICK, rx.into());
     }
 
     /// Finds out which descriptors are done.
@@ -296,11 +286,11 @@ impl<R: Registers> NetDevice for E1000<R> {
         fill: &mut dyn FnMut(u32, &mut [u8]),
     ) -> Result<u32, NetDeviceError> {
         self.interrupted();
-        if self.room() < count {
+        if self.memory.room(self.clean, self.tail) < count {
             self.reclaim();
         }
         // A frame longer than a buffer is cut to its size.
-        let (count, len) = (count.min(self.room()), len.min(BUFFER));
+        let (count, len) = (count.min(self.memory.room(self.clean, self.tail)), len.min(BUFFER));
         for position in 0..count {
             if position + AHEAD < count {
                 let ahead = self.memory.ahead(self.tail);
@@ -357,12 +347,12 @@ impl<R: Registers> NetDevice for E1000<R> {
             // An interrupt for a former request may be on its way; the number tells it from one for this request.
             self.request = self.request.wrapping_add(1).max(1);
             self.memory.store(csb::GUEST_REQUEST, self.request);
-            self.ask(room, true);
+            self.memory.ask_for_interrupts(room, true);
             self.armed = true;
             // The driver sets its flags, then looks at the rings; the card fills them, then looks at the flags.
             fence(Ordering::SeqCst);
             self.reclaim();
-            if self.status(RX, self.next) & DONE != 0 || room && self.room() > 0 {
+            if self.status(RX, self.next) & DONE != 0 || room && self.memory.room(self.clean, self.tail) > 0 {
                 return Ok(false);
             }
             return Ok(self.memory.load(csb::HOST_ANSWERED) != self.request);

@@ -121,10 +121,6 @@ impl<C: Chip, R: Registers> OwnedRings<C, R> {
         })
     }
 
-    fn room(&self) -> u32 {
-        self.memory.slots - 1 - self.memory.distance(self.clean, self.tail)
-    }
-
     /// Whether the card interrupted and the driver has not looked yet.
     fn is_interrupted(&self) -> bool {
         Words::new(self.interrupt.span()).is_some_and(|words: Words<'_, u32>| words.load_acquire(0) != 0)
@@ -133,7 +129,7 @@ impl<C: Chip, R: Registers> OwnedRings<C, R> {
     /// Handles an interrupt, if there was one.
     fn interrupted(&mut self) {
         if core::mem::take(&mut self.armed) {
-            self.ask(false, false);
+            self.memory.ask_for_interrupts(false, false);
         }
         if self.is_interrupted() {
             Words::<u32>::new(self.interrupt.span()).iter().for_each(|words| words.store(0, 0));
@@ -144,12 +140,6 @@ impl<C: Chip, R: Registers> OwnedRings<C, R> {
             self.expects = false;
             self.reclaim();
         }
-    }
-
-    /// Asks for interrupts by the shared block.
-    fn ask(&self, tx: bool, rx: bool) {
-        self.memory.store(csb::GUEST_NEED_TXKICK, tx.into());
-        self.memory.store(csb::GUEST_NEED_RXKICK, rx.into());
     }
 
     /// Finds out which frames were sent.
@@ -172,11 +162,11 @@ impl<C: Chip, R: Registers> NetDevice for OwnedRings<C, R> {
         fill: &mut dyn FnMut(u32, &mut [u8]),
     ) -> Result<u32, NetDeviceError> {
         self.interrupted();
-        if self.room() < count {
+        if self.memory.room(self.clean, self.tail) < count {
             self.reclaim();
         }
         // A frame longer than a buffer is cut to its size.
-        let (count, len) = (count.min(self.room()), len.min(BUFFER));
+        let (count, len) = (count.min(self.memory.room(self.clean, self.tail)), len.min(BUFFER));
         for position in 0..count {
             if position + AHEAD < count {
                 let ahead = self.memory.ahead(self.tail);
@@ -253,12 +243,12 @@ impl<C: Chip, R: Registers> NetDevice for OwnedRings<C, R> {
         // An interrupt for a former request may be on its way; the number tells it from one for this request.
         self.request = self.request.wrapping_add(1).max(1);
         self.memory.store(csb::GUEST_REQUEST, self.request);
-        self.ask(room, true);
+        self.memory.ask_for_interrupts(room, true);
         self.armed = true;
         // The driver sets its flags, then looks at the rings; the card fills them, then looks at the flags.
         fence(Ordering::SeqCst);
         self.reclaim();
-        if self.has_frame() || room && self.room() > 0 {
+        if self.has_frame() || room && self.memory.room(self.clean, self.tail) > 0 {
             return Ok(false);
         }
         Ok(self.memory.load(csb::HOST_ANSWERED) != self.request)

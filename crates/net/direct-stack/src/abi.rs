@@ -58,7 +58,7 @@ pub enum Operation {
     /// The agent has a connection with the [addresses](ADDRESSES) in `input`: no listener of the stack takes its
     /// segments.
     Reserve,
-    /// The agent has it no more.
+    /// The agent no longer has a connection with these addresses.
     Unreserve,
 }
 

@@ -66,11 +66,15 @@ pub fn before_sharing(fd: c_int) {
     }
 }
 
+/// The flags of a descriptor (`F_GETFD`), or a negative error.
+pub fn descriptor_flags(fd: c_int) -> i64 {
+    // SAFETY: the call takes numbers.
+    unsafe { syscall(libc::SYS_fcntl, [fd as u64, libc::F_GETFD as u64, 0, 0, 0, 0]) }
+}
+
 /// Whether a descriptor is open.
 fn is_open(fd: c_int) -> bool {
-    let arguments = [fd as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
-    // SAFETY: the call takes numbers.
-    unsafe { syscall(libc::SYS_fcntl, arguments) >= 0 }
+    descriptor_flags(fd) >= 0
 }
 
 /// Whether a number may become a descriptor: it is below the limit of the process.
@@ -132,10 +136,8 @@ fn library_descriptors_within(first: u64, last: u64) -> Vec<u64> {
 
 /// `close_range`, without the library's own descriptors.
 pub fn close_range(first: u32, last: u32, flags: c_int, kernel: impl Fn(u32, u32) -> c_int) -> c_int {
-    /// The table of descriptors is the thread's own before.
-    const UNSHARE: c_int = 2;
     // CLOSE_RANGE_CLOEXEC closes nothing yet, and the kernel refuses any other flag.
-    if flags & !UNSHARE != 0 || first > last {
+    if flags & !(libc::CLOSE_RANGE_UNSHARE as c_int) != 0 || first > last {
         return kernel(first, last);
     }
     let mut from = u64::from(first);

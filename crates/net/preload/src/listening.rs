@@ -5,12 +5,12 @@
 
 use crate::abi::requests::{ENTRY, LEAVE_PASSED, LEAVE_UNSERVED, SHARE, UNSHARE};
 use crate::abi::{ADDRESS, ADDRESSES, BAD_SOCKET, Flags, address_of};
-use crate::descriptors::after_accept;
+use crate::descriptors::{after_accept, descriptor_flags};
 use crate::group::{self, group};
 use crate::guard::{SignalsHeld, StateGuard};
 use crate::moving::{
-    LeaveReason, ask_agent, calls_before_entry, forget_socket, handle_close, join_if_first, leave_ended,
-    leave_now,
+    LeaveReason, ask_agent_until_answered, calls_before_entry, forget_socket, handle_close, join_if_first,
+    leave_ended, leave_now,
 };
 use crate::real::{set_errno, syscall};
 use crate::sets;
@@ -110,23 +110,21 @@ pub fn share(guard: &mut StateGuard, fd: c_int, slot: &'static Slot) {
 /// Asks the agent; `None`: never; `Some(None)`: not now.
 fn ask_to_share(fd: c_int) -> Option<Option<[u64; ENTRY]>> {
     let mut entry = [0; ENTRY];
-    loop {
-        match ask_agent(fd, SHARE, &mut entry) {
-            result if result == -i64::from(libc::EINTR) => {}
-            result if result == -i64::from(libc::EAGAIN) => return Some(None),
-            result if result < 0 => return None,
-            _ => break,
+    match ask_agent_until_answered(fd, SHARE, &mut entry) {
+        result if result == -i64::from(libc::EAGAIN) => Some(None),
+        result if result < 0 => None,
+        _ => {
+            PROCESS.store(entry[ENTRY - 1], SeqCst);
+            Some(Some(entry))
         }
     }
-    PROCESS.store(entry[ENTRY - 1], SeqCst);
-    Some(Some(entry))
 }
 
 /// Lets a listening socket leave, for good. Its options can be read meanwhile.
 pub fn leave(guard: &mut StateGuard, fd: c_int, slot: &Slot, why: LeaveReason) {
     let name = if why == LeaveReason::Passed { LEAVE_PASSED } else { LEAVE_UNSERVED };
     match slot.state.load(SeqCst) {
-        DIRECT | CANDIDATE => while ask_agent(fd, name, &mut []) == -i64::from(libc::EINTR) {},
+        DIRECT | CANDIDATE => _ = ask_agent_until_answered(fd, name, &mut []),
         _ => return,
     }
     if slot.is(DIRECT) {
@@ -145,15 +143,13 @@ pub fn before_inheritance(fd: c_int) {
 
 /// Whether another program does not get a descriptor.
 pub fn closes_on_exec(fd: c_int) -> bool {
-    let arguments = [fd as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
-    // SAFETY: the call takes numbers.
-    unsafe { syscall(libc::SYS_fcntl, arguments) & i64::from(libc::FD_CLOEXEC) != 0 }
+    descriptor_flags(fd) & i64::from(libc::FD_CLOEXEC) != 0
 }
 
 /// Before a descriptor is closed: this process does not accept any more.
 pub fn before_close(fd: c_int, slot: &Slot) {
     if slot.is(DIRECT) && slot.listens() && PROCESS.load(SeqCst) != 0 {
-        while ask_agent(fd, UNSHARE, &mut []) == -i64::from(libc::EINTR) {}
+        ask_agent_until_answered(fd, UNSHARE, &mut []);
     }
 }
 

@@ -65,12 +65,22 @@ impl Drop for Entering {
 }
 
 /// Asks the agent about a socket; its answer, or a negative error.
-pub fn ask_agent(fd: i32, name: i32, answer: &mut [u64]) -> i64 {
+fn ask_agent(fd: i32, name: i32, answer: &mut [u64]) -> i64 {
     let mut len = size_of_val(answer) as libc::socklen_t;
     let (at, len_at) = (answer.as_mut_ptr().addr() as u64, (&raw mut len).addr() as u64);
     let arguments = [fd as u64, LEVEL as u64, name as u64, at, len_at, 0];
     // SAFETY: the agent, or the kernel, writes to `answer` and `len`.
     unsafe { syscall(libc::SYS_getsockopt, arguments) }
+}
+
+/// As [`ask_agent`], again after each signal that comes before the answer.
+pub fn ask_agent_until_answered(fd: i32, name: i32, answer: &mut [u64]) -> i64 {
+    loop {
+        let result = ask_agent(fd, name, answer);
+        if result != -i64::from(libc::EINTR) {
+            return result;
+        }
+    }
 }
 
 /// Ends direct mode: no connection enters from now on, and those that have entered leave.
@@ -251,7 +261,7 @@ pub fn leave(guard: &mut StateGuard, fd: i32, why: LeaveReason) {
         adopt(fd, slot, pauses);
     } else {
         // If nobody answers, the socket is reset, and the kernel says so.
-        while ask_agent(fd, name, &mut []) == -i64::from(libc::EINTR) {}
+        ask_agent_until_answered(fd, name, &mut []);
     }
     slot.state.store(table::CANDIDATE, SeqCst);
     sets::set_direct(guard, fd, false);
@@ -274,13 +284,7 @@ fn adopt(fd: i32, slot: &Slot, pauses: bool) {
     for (to, word) in request[1..].iter_mut().zip(&slot.addresses) {
         *to = word.load(SeqCst);
     }
-    let result = loop {
-        let result = ask_agent(fd, name, &mut request);
-        if result != -i64::from(libc::EINTR) {
-            break result;
-        }
-    };
-    if result < 0 {
+    if ask_agent_until_answered(fd, name, &mut request) < 0 {
         // There is no agent, or it can't: as everywhere then, the connection is reset.
         listening::close_handle(slot.handle());
         listening::reset(fd);
@@ -313,7 +317,7 @@ pub enum Keeps {
     Nothing,
     /// Those that another program does not get.
     CloseOnExec,
-    /// The child of a fork has this library too.
+    /// All: the child of a fork has this library too.
     Listening,
 }
 

@@ -42,7 +42,7 @@ pub fn leave_for_any() {
 /// As [`leave_for_others`], where this process becomes another program.
 pub fn leave_for_exec() {
     if owner() == current() {
-        leave_keeping(Keeps::CloseOnExec);
+        leave_all(&mut StateGuard::lock(), Keeps::CloseOnExec);
         listening::unshare_all();
     }
 }

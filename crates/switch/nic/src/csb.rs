@@ -8,6 +8,7 @@
 
 use crate::device::Raise;
 use crate::engine::Direction;
+use crate::pci::{ConfigSpace, Identity};
 use ringway_mem::{Direct, Translate, Words};
 
 /// Subsystem of a device with a shared block, by which its driver finds it.
@@ -40,6 +41,12 @@ pub const HOST_NEED_RXKICK: usize = 21;
 pub const HOST_ISR: usize = 22;
 /// Number of the last request that had its interrupt.
 pub const HOST_ANSWERED: usize = 26;
+
+/// The configuration space of a card with or without a shared block.
+pub(crate) fn config(identity: &Identity, has_block: bool) -> ConfigSpace {
+    let subsystem = if has_block { SUBSYSTEM } else { identity.subsystem };
+    ConfigSpace::new(&Identity { subsystem, ..*identity })
+}
 
 /// The block of a guest that uses it.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@
 //! move there again.
 
 use super::calls::Reply;
-use super::table::{Key, Kind, Owner, Stream};
+use super::table::{Key, Owner, Stream};
 use super::{ATTENDANT, Activity, Agent, PROCESSES, RESET_TIMEOUT, listening, local};
 use crate::direct::Shared;
 use crate::direct::attendant::{Answer, Command, LONGEST_STATE};
@@ -207,7 +207,7 @@ impl Agent {
 
     /// Answers a program that asks for a connection to come back, or waits for that.
     fn leave(&mut self, call: &Call, key: Key, name: i32) -> Result<Reply, Errno> {
-        if matches!(self.table.get(key).map(|socket| &socket.kind), Some(Kind::Listening(_))) {
+        if self.table.listening(key).is_some() {
             return Ok(self.leave_listener(key));
         }
         let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
@@ -475,10 +475,7 @@ impl Agent {
     pub(super) fn remove_ended_processes(&mut self) {
         let Some(direct) = &mut self.direct else { return };
         let is_over = |end: &OwnedFd| !local::ready(end.as_fd(), PollFlags::IN).is_empty();
-        let (ended, others) =
-            std::mem::take(&mut direct.processes).into_iter().partition(|(_, _, end)| is_over(end));
-        direct.processes = others;
-        let ended: Vec<(i32, u64, OwnedFd)> = ended;
+        let ended: Vec<_> = direct.processes.extract_if(.., |(_, _, end)| is_over(end)).collect();
         for (_, process, _) in ended {
             if let Some(direct) = &mut self.direct {
                 direct.send(Command::Ended(process), None);

@@ -14,8 +14,8 @@ use super::stream::errno;
 use super::table::{Key, Kind, Owner, Sharing, Socket, Stream};
 use super::{Activity, Agent, OBSERVED};
 use crate::direct::attendant::{Command, LONGEST_STATE, states};
+use ringway_direct::addresses_of;
 use ringway_direct::requests::{ADOPT, ADOPT_PAUSED, ADOPTION, LEVEL};
-use ringway_direct::{ADDRESS, ADDRESSES, address_of};
 use ringway_host::{Call, memfd, numbers as sys, read_memory};
 use ringway_netstack::{SocketId, SocketOptions};
 use rustix::event::PollFlags;
@@ -42,10 +42,7 @@ fn read_adoption(call: &Call) -> Result<(SocketId, SocketAddr, SocketAddr), Errn
         return Err(Errno::FAULT);
     }
     let (handle, addresses) = request.split_first_chunk::<8>().ok_or(Errno::INVAL)?;
-    let addresses = addresses.first_chunk::<ADDRESSES>().ok_or(Errno::INVAL)?;
-    let [local, remote] = [&addresses[..ADDRESS], &addresses[ADDRESS..]]
-        .map(|bytes| bytes.first_chunk::<ADDRESS>().and_then(address_of));
-    let (local, remote) = local.zip(remote).ok_or(Errno::INVAL)?;
+    let (local, remote) = addresses.first_chunk().and_then(addresses_of).ok_or(Errno::INVAL)?;
     Ok((SocketId::from_bits(u64::from_ne_bytes(*handle)), local, remote))
 }
 
@@ -89,15 +86,8 @@ impl Agent {
                 return;
             }
             let Some(key) = self.table.keys_of(id).first().copied() else { return };
-            let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else {
-                return;
-            };
-            let path = &listening.path.address;
-            let offered = self
-                .names
-                .next_client()
-                .and_then(|(number, own)| Ok((number, local::connect_to_listener(&own, path)?)));
-            match offered {
+            let Some(listening) = self.table.listening(key) else { return };
+            match self.names.connect_to_listener(&listening.path.address) {
                 Ok((number, agent_socket)) => {
                     // If this fails, the connection is reset.
                     let _ = self.deliver_connection(id, key, number, agent_socket);
@@ -136,21 +126,8 @@ impl Agent {
     ) -> Result<(), Errno> {
         let (local, peer) = self.host.stack().addresses(accepted).map_err(errno)?;
         let of = self.table.get(listener).ok_or(Errno::BADF)?;
-        let stream = Stream {
-            tcp: accepted,
-            end: Some(AgentEnd::new(agent_socket)?),
-            local,
-            peer,
-            filler_bytes: 0,
-            is_established: true,
-            is_connect_reported: true,
-            is_write_shut: false,
-            is_eof_delivered: false,
-            is_send_blocked: false,
-            is_receive_blocked: false,
-            owner: Owner::Agent,
-            may_reenter: false,
-        };
+        let end = Some(AgentEnd::new(agent_socket)?);
+        let stream = Stream { end, ..Stream::new(accepted, (local, peer), Owner::Agent) };
         let key = self.table.add(Socket {
             cookie: 0,
             watch: None,
@@ -185,9 +162,7 @@ impl Agent {
             self.stop_sharing(key, true);
             return Err(Errno::OPNOTSUPP);
         };
-        let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
-            return Err(Errno::OPNOTSUPP);
-        };
+        let listening = self.table.listening(key).ok_or(Errno::OPNOTSUPP)?;
         if !listening.askers.contains(&process) {
             listening.askers.push(process);
             // Attack: more and more processes, while each is compared with the others.
@@ -217,9 +192,7 @@ impl Agent {
         let is_ready = !local::ready(socket.as_fd(), PollFlags::IN).is_empty();
         let address = self.shareable_address(key);
         let is_back = self.direct.as_ref().is_some_and(|direct| !direct.stopping.contains_key(&key));
-        let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
-            return Err(Errno::OPNOTSUPP);
-        };
+        let listening = self.table.listening(key).ok_or(Errno::OPNOTSUPP)?;
         let Some(address) = address else {
             listening.sharing = Sharing::Never;
             return Err(Errno::OPNOTSUPP);
@@ -236,9 +209,7 @@ impl Agent {
         if waits || !self.reserve_port(address.port()) {
             return Err(Errno::AGAIN);
         }
-        let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
-            return Err(Errno::OPNOTSUPP);
-        };
+        let listening = self.table.listening(key).ok_or(Errno::OPNOTSUPP)?;
         (listening.sharing, listening.has_own) = (Sharing::Begins, false);
         let backlog = u64::from(listening.backlog.unsigned_abs());
         // Some segments of its connections come here: fragments, for instance.
@@ -273,9 +244,7 @@ impl Agent {
     /// shared stack does not look: the listener comes back. If others accept too, it is for good, since one of them may
     /// wait for the socket until it looks again.
     fn take_listener_back(&mut self, key: Key) {
-        let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
-            return;
-        };
+        let Some(listening) = self.table.listening(key) else { return };
         let for_good = listening.askers.len() > 1;
         match listening.sharing {
             Sharing::Begins => listening.has_own = true,
@@ -360,9 +329,7 @@ impl Agent {
     /// A process does not accept in the shared stack any more. If others have asked to, one of them may wait for the
     /// socket itself: after the last one the listener comes back.
     fn remove_sharer(&mut self, key: Key, process: u64) {
-        let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
-            return;
-        };
+        let Some(listening) = self.table.listening(key) else { return };
         let are_several = listening.askers.len() > 1;
         let Sharing::Shared(_, processes) = &mut listening.sharing else { return };
         processes.retain(|other| *other != process);
@@ -385,7 +352,7 @@ impl Agent {
     /// Answers a call on a listener that the agent serves alone, when the listener has come back for it; `None`: the
     /// agent serves it now.
     pub(super) fn answer_for_listener(&mut self, call: &Call, key: Key) -> Option<Result<Reply, Errno>> {
-        let Kind::Listening(listening) = &self.table.get(key)?.kind else { return None };
+        let listening = self.table.listening(key)?;
         let concerns = [sys::SETSOCKOPT, sys::SHUTDOWN, sys::ACCEPT, sys::ACCEPT4].contains(&call.number);
         if !concerns || matches!(listening.sharing, Sharing::No | Sharing::Never) {
             return None;
@@ -397,8 +364,8 @@ impl Agent {
     /// Answers a process that asks for a listener to come back for good, or waits for that.
     pub(super) fn leave_listener(&mut self, key: Key) -> Reply {
         self.stop_sharing(key, true);
-        match self.table.get(key).map(|socket| &socket.kind) {
-            Some(Kind::Listening(listening)) if !listening.sharing.is_settled() => Reply::WaitForMove(key),
+        match self.table.listening(key) {
+            Some(listening) if !listening.sharing.is_settled() => Reply::WaitForMove(key),
             _ => Reply::Value(0),
         }
     }
@@ -445,7 +412,7 @@ impl Agent {
         if is_over {
             direct.stopping.remove(&key);
         }
-        if let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind)
+        if let Some(listening) = self.table.listening(key)
             && let Sharing::Ends(again) = listening.sharing
         {
             listening.sharing = if again { Sharing::No } else { Sharing::Never };
@@ -479,9 +446,7 @@ impl Agent {
     fn deliver_returned(&mut self, key: Key, tcp: SocketId) {
         let delivered = match self.table.get(key).map(|socket| &socket.kind) {
             Some(Kind::Listening(listening)) if !self.table.is_full() => {
-                let path = &listening.path.address;
-                let client = self.names.next_client();
-                client.and_then(|(number, own)| Ok((number, local::connect_to_listener(&own, path)?)))
+                self.names.connect_to_listener(&listening.path.address)
             }
             _ => Err(Errno::NFILE),
         };
@@ -515,21 +480,8 @@ impl Agent {
             |(_, socket)| (socket.v6, socket.options.clone()),
         );
         let tcp = self.host.stack().reserve(local, peer).map_err(errno)?;
-        let stream = Stream {
-            tcp,
-            end: None,
-            local,
-            peer,
-            filler_bytes: 0,
-            is_established: true,
-            is_connect_reported: true,
-            is_write_shut: false,
-            is_eof_delivered: false,
-            is_send_blocked: false,
-            is_receive_blocked: false,
-            owner: Owner::Shared(handle),
-            may_reenter: call.arguments[2] as i32 == ADOPT_PAUSED,
-        };
+        let may_reenter = call.arguments[2] as i32 == ADOPT_PAUSED;
+        let stream = Stream { may_reenter, ..Stream::new(tcp, (local, peer), Owner::Shared(handle)) };
         let added = self.table.add(Socket {
             cookie: local::cookie(socket.as_fd()).ok_or(Errno::NOTSOCK)?,
             watch: None,
@@ -558,7 +510,7 @@ impl Agent {
     /// Lets no listener be shared any more: the shared stack is lost.
     pub(super) fn lose_listeners(&mut self) {
         for key in self.listening_keys() {
-            if let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) {
+            if let Some(listening) = self.table.listening(key) {
                 listening.sharing = Sharing::Never;
             }
             self.wake(key);

@@ -117,11 +117,19 @@ impl Names {
         let _ = rustix::fs::unlinkat(&self.folder, &path.name, AtFlags::empty());
     }
 
-    /// A new name for a socket of ours that connects, and the number in the name.
-    pub fn next_client(&mut self) -> Result<(u64, SocketAddrUnix), Errno> {
+    /// Connects a socket of ours, with a new name, to a program's listening socket, where it waits to be accepted.
+    /// Returns the number in the name, and the socket.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`]: the queue is full; [`Errno::CONNREFUSED`]: nobody has the listening socket any more.
+    pub fn connect_to_listener(&mut self, listener: &SocketAddrUnix) -> Result<(u64, OwnedFd), Errno> {
         let number = self.number();
         let name = format!("{}{number:016x}", self.text());
-        Ok((number, SocketAddrUnix::new_abstract_name(name.as_bytes())?))
+        let own = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+        let agent_socket = stream(true)?;
+        bind(&agent_socket, &own)?;
+        connect(&agent_socket, listener)?;
+        Ok((number, agent_socket))
     }
 
     fn text(&self) -> String {
@@ -252,17 +260,6 @@ pub fn drain(program_socket: BorrowedFd<'_>) -> Vec<u8> {
     }
     bytes.truncate(filled);
     bytes
-}
-
-/// Connects a socket of ours to a program's listening socket, where it waits to be accepted.
-///
-/// # Errors
-/// [`Errno::AGAIN`]: the queue is full; [`Errno::CONNREFUSED`]: nobody has the listening socket any more.
-pub fn connect_to_listener(own: &SocketAddrUnix, listener: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
-    let agent_socket = stream(true)?;
-    bind(&agent_socket, own)?;
-    connect(&agent_socket, listener)?;
-    Ok(agent_socket)
 }
 
 /// Fills the send buffers of programs' sockets, so that they are not writable.
@@ -525,7 +522,7 @@ mod tests {
         let listener = stream(true).unwrap();
         let at = names.new_listen_path().unwrap();
         listen_at(listener.as_fd(), &at, 1).unwrap();
-        let _ours = connect_to_listener(&names.next_client().unwrap().1, &at.address).unwrap();
+        let _ours = names.connect_to_listener(&at.address).unwrap();
         let accepted = accept_with(&listener, SocketFlags::empty()).unwrap();
         let (datagrams, ours) = datagrams(true).unwrap();
         assert!(!stands_in(datagrams.as_fd()));
@@ -548,18 +545,16 @@ mod tests {
         let at = names.new_listen_path().unwrap();
         let listener = stream(true).unwrap();
         listen_at(listener.as_fd(), &at, 1).unwrap();
-        let (number, own) = names.next_client().unwrap();
-        let _ours = connect_to_listener(&own, &at.address).unwrap();
+        let (number, _ours) = names.connect_to_listener(&at.address).unwrap();
         let program_socket = accept_with(&listener, SocketFlags::empty()).unwrap();
         assert_eq!(
             (names.client_of(program_socket.as_fd()), is_peer_self(program_socket.as_fd())),
             (Some(number), true)
         );
         drop(listener);
-        let (_, own) = names.next_client().unwrap();
-        assert_eq!(connect_to_listener(&own, &at.address).err(), Some(Errno::CONNREFUSED));
+        assert_eq!(names.connect_to_listener(&at.address).err(), Some(Errno::CONNREFUSED));
         names.remove(&at);
-        assert_eq!(connect_to_listener(&own, &at.address).err(), Some(Errno::NOENT));
+        assert_eq!(names.connect_to_listener(&at.address).err(), Some(Errno::NOENT));
     }
 
     #[test]

@@ -192,21 +192,10 @@ impl Agent {
         if let Some(algorithm) = congestion {
             stack.set_congestion(now, tcp, algorithm).map_err(errno)?;
         }
-        let (local, peer) = stack.addresses(tcp).map_err(errno)?;
         let stream = Stream {
-            tcp,
-            end: None,
-            local,
-            peer,
-            filler_bytes: 0,
             is_established: false,
             is_connect_reported: false,
-            is_write_shut: false,
-            is_eof_delivered: false,
-            is_send_blocked: false,
-            is_receive_blocked: false,
-            owner: Owner::Agent,
-            may_reenter: false,
+            ..Stream::new(tcp, stack.addresses(tcp).map_err(errno)?, Owner::Agent)
         };
         self.table.add_stack_socket(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
@@ -448,11 +437,9 @@ impl Agent {
     }
 
     fn replace_end(&mut self, listener: Key, key: Key, program_socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        let Some(Kind::Listening(listening)) = self.table.get(listener).map(|socket| &socket.kind) else {
-            return Err(Errno::INVAL);
-        };
-        let (number, own) = self.names.next_client()?;
-        let end = AgentEnd::new(local::connect_to_listener(&own, &listening.path.address)?)?;
+        let listening = self.table.listening(listener).ok_or(Errno::INVAL)?;
+        let (number, agent_socket) = self.names.connect_to_listener(&listening.path.address)?;
+        let end = AgentEnd::new(agent_socket)?;
         // What the stack holds follows at once.
         self.observe(end.as_fd(), key, OBSERVED | ROOM)?;
         let bytes = local::drain(program_socket);
@@ -471,7 +458,7 @@ impl Agent {
     }
 
     fn deliver_stalled_connections(&mut self, key: Key) {
-        let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else { return };
+        let Some(listening) = self.table.listening(key) else { return };
         for id in listening.listeners.clone() {
             if self.stalled.remove(&id) {
                 self.deliver_connections(id);
@@ -689,7 +676,7 @@ impl Agent {
         let is_connected = !matches!(&own.kind, Kind::Datagrams(datagrams) if datagrams.peer.is_none());
         rustix::net::shutdown(socket, how)?;
         // As in Linux, it listens no more, and who waits in `accept` is told.
-        if let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) {
+        if let Some(listening) = self.table.listening(key) {
             let listeners = std::mem::take(&mut listening.listeners);
             listening.record = None;
             self.stop_listening(&listeners, key);

@@ -110,9 +110,8 @@ impl Listening {
 }
 
 /// Whether the shared stack takes a listener's connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub enum Sharing {
-    #[default]
     No,
     /// The attendant was asked for it.
     Begins,
@@ -161,6 +160,27 @@ pub struct Stream {
     pub owner: Owner,
     /// After the connection has come back from the shared stack, it may enter again.
     pub may_reenter: bool,
+}
+
+impl Stream {
+    /// An established connection, without an end of ours yet. Its program knows that it is established.
+    pub fn new(tcp: SocketId, (local, peer): (SocketAddr, SocketAddr), owner: Owner) -> Stream {
+        Stream {
+            tcp,
+            end: None,
+            local,
+            peer,
+            filler_bytes: 0,
+            is_established: true,
+            is_connect_reported: true,
+            is_write_shut: false,
+            is_eof_delivered: false,
+            is_send_blocked: false,
+            is_receive_blocked: false,
+            owner,
+            may_reenter: false,
+        }
+    }
 }
 
 /// The stack that has a connection.
@@ -304,6 +324,13 @@ impl Table {
     pub fn stream(&mut self, key: Key) -> Option<&mut Stream> {
         match &mut self.get_mut(key)?.kind {
             Kind::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    pub fn listening(&mut self, key: Key) -> Option<&mut Listening> {
+        match &mut self.get_mut(key)?.kind {
+            Kind::Listening(listening) => Some(listening),
             _ => None,
         }
     }

@@ -31,7 +31,7 @@ pub const LONGEST_STATE: u64 = 1 << 28;
 /// Most connections that come back with a listener at once. Attack: an attendant that is taken over, and says that
 /// there are more.
 const MOST_STATES: usize = 4096;
-/// How long it waits at once for peers' acknowledgments, and how often it looks.
+/// How long a [`Command::Drain`] waits at most for peers' acknowledgments, and how often it looks for them.
 const DRAIN_WAIT: Duration = Duration::from_millis(20);
 const DRAIN_CHECK: Duration = Duration::from_millis(1);
 
@@ -64,7 +64,7 @@ pub enum Command {
     Drain,
     /// The agent has a connection with this local and this remote address, which listeners are to leave alone.
     Reserve(SocketAddr, SocketAddr),
-    /// It has it no more.
+    /// The agent no longer has that connection.
     Unreserve(SocketAddr, SocketAddr),
 }
 

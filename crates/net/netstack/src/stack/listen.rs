@@ -82,6 +82,13 @@ impl Stack {
         }
     }
 
+    pub(super) fn listener_of(&self, id: SocketId) -> Result<&Listener, SocketError> {
+        match self.socket(id)? {
+            Socket::Listener(listener) => Ok(listener),
+            _ => Err(SocketError::BadSocket),
+        }
+    }
+
     pub(super) fn listener_mut(&mut self, index: u32) -> Option<&mut Listener> {
         match &mut self.slots.get_mut(index as usize)?.socket {
             Some(Socket::Listener(listener)) => Some(listener),
@@ -139,10 +146,7 @@ impl Stack {
     /// # Errors
     /// If the socket is no listener.
     pub fn half_open(&self, listener: SocketId) -> Result<usize, SocketError> {
-        match self.socket(listener)? {
-            Socket::Listener(listener) => Ok(listener.embryos),
-            _ => Err(SocketError::BadSocket),
-        }
+        Ok(self.listener_of(listener)?.embryos)
     }
 
     /// Whether a listener takes connections, or was [told](Stack::stop_admitting) to take no more.
@@ -150,10 +154,7 @@ impl Stack {
     /// # Errors
     /// If the socket is no listener.
     pub fn is_admitting(&self, listener: SocketId) -> Result<bool, SocketError> {
-        match self.socket(listener)? {
-            Socket::Listener(listener) => Ok(listener.admits),
-            _ => Err(SocketError::BadSocket),
-        }
+        Ok(self.listener_of(listener)?.admits)
     }
 
     /// Whether cookies of a listener may still come back.
@@ -161,10 +162,7 @@ impl Stack {
     /// # Errors
     /// If the socket is no listener.
     pub fn expects_cookies(&self, listener: SocketId) -> Result<bool, SocketError> {
-        match self.socket(listener)? {
-            Socket::Listener(listener) => Ok(listener.cookies_until > self.now),
-            _ => Err(SocketError::BadSocket),
-        }
+        Ok(self.listener_of(listener)?.cookies_until > self.now)
     }
 
     /// Leaves connections that begin from now on to another stack with the same address: [`Stack::is_for_listener`] is

@@ -24,7 +24,8 @@ impl Stack {
     /// segments may be of connections that another stack with the same address has.
     pub fn is_for_listener(&self, interface: usize, head: &[u8], rest: usize) -> bool {
         let found = self.segment_to_us(interface, (head, rest), true);
-        found.is_some_and(|(_, tcp, tuple)| self.begins_here(tcp, &tuple))
+        found
+            .is_some_and(|(_, tcp, tuple)| self.demux.find(&tuple).is_none() && self.begins_here(tcp, &tuple))
     }
 
     /// Whether a frame is for this stack: [`Stack::is_for_connection`], or [`Stack::is_for_listener`]. A connection in
@@ -57,7 +58,7 @@ impl Stack {
 
     /// Whether a segment of no connection begins one of a listener of this stack.
     fn begins_here(&self, tcp: &Tcp, tuple: &Tuple) -> bool {
-        if self.listeners.is_empty() || self.demux.find(tuple).is_some() || tcp.flags.has(Flags::RST) {
+        if self.listeners.is_empty() || tcp.flags.has(Flags::RST) {
             return false;
         }
         if !tcp.flags.has(Flags::ACK) {

@@ -140,7 +140,7 @@ impl Stack {
     /// A free port for a connection to `remote`: the first one after an offset that depends on the addresses
     /// and a counter of the connections (RFC 6056, 3.3.4). So a port is used again late, when the peer's
     /// TIME-WAIT of its last connection is over.
-    /// As in Linux, none has a listener.
+    /// As in Linux, it is not the port of a listener.
     fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
         let ([a, b], [c, d]) = (address_words(local), address_words(remote.ip()));
         let count = u64::from(PORTS.1 - PORTS.0) + 1;
@@ -262,7 +262,7 @@ impl Stack {
 
     /// Whether a listener has a connection to accept.
     pub fn has_connections(&self, listener: SocketId) -> bool {
-        matches!(self.socket(listener), Ok(Socket::Listener(listener)) if !listener.queue.is_empty())
+        self.listener_of(listener).is_ok_and(|listener| !listener.queue.is_empty())
     }
 
     /// Whether a UDP socket has a datagram, or an error, to receive.

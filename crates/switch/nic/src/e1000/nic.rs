@@ -355,7 +355,7 @@ impl Chip for Nic {
         let mut nic = Nic {
             model,
             shared: Arc::new(shared),
-            config: config(model, techniques),
+            config: csb::config(&model.identity, techniques.csb),
             eeprom: Eeprom::new(mac, model.eeprom, model.pins),
             phy: Phy::new(model.phy, link),
             readings: Readings::default(),
@@ -415,7 +415,7 @@ impl Chip for Nic {
     }
 
     fn reset(&mut self, host: &mut Host<'_>) {
-        self.config = config(self.model, self.shared.rings.techniques());
+        self.config = csb::config(&self.model.identity, self.shared.rings.techniques().csb);
         self.reset_phy(host);
         self.reset_device(host);
     }
@@ -513,12 +513,4 @@ impl Chip for Nic {
     fn techniques(&self) -> Techniques {
         self.shared.rings.techniques()
     }
-}
-
-fn config(model: &Model, techniques: Techniques) -> ConfigSpace {
-    let mut identity = model.identity;
-    if techniques.csb {
-        identity.subsystem = csb::SUBSYSTEM;
-    }
-    ConfigSpace::new(&identity)
 }

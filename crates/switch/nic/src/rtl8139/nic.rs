@@ -254,15 +254,6 @@ impl Nic {
     }
 }
 
-/// The configuration space of a card with or without a shared block.
-fn config(model: &Model, has_csb: bool) -> ConfigSpace {
-    let mut identity = model.identity;
-    if has_csb {
-        identity.subsystem = csb::SUBSYSTEM;
-    }
-    ConfigSpace::new(&identity)
-}
-
 /// The bits of bytes `from..to` of a register.
 fn bits(from: u32, to: u32) -> u64 {
     (u64::MAX >> (64 - 8 * (to - from))) << (8 * from)
@@ -314,7 +305,7 @@ impl Chip for Nic {
         let mut nic = Nic {
             model,
             shared: Arc::new(Shared::new()?),
-            config: config(model, techniques.csb),
+            config: csb::config(&model.identity, techniques.csb),
             eeprom: Microwire::new(words),
             accesses: vec![Accesses::default(); ALL.len()],
             unknown: Accesses::default(),
@@ -396,7 +387,7 @@ impl Chip for Nic {
 
     fn reset(&mut self, host: &mut Host<'_>) {
         self.stop(host);
-        self.config = config(self.model, self.techniques().csb);
+        self.config = csb::config(&self.model.identity, self.techniques().csb);
         self.power_on();
     }
 
