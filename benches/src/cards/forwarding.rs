@@ -1,5 +1,6 @@
 //! PVP with two ports: each guest returns the frames of its card, with and without an IOMMU, ours and DPDK's.
 
+use super::overload::goodput;
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::harness::bare::Work;
@@ -18,7 +19,7 @@ use ringway_port::source;
 use ringway_spec::{Kind, MacAddress, Poll, Port, To};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
 const OFF: Shape = Shape { packed: false, ring: 1024, frame: 64, iommu: Iommu::Off };
@@ -29,22 +30,19 @@ type Homes = [(GuestMemory, Addresses); 2];
 
 /// Millions of frames a second that both guests return.
 fn rate(guests: &mut [Passing<'_, Stream>], time: Duration) -> Result<f64, Failure> {
-    let mut run = |time: Duration| -> Result<f64, Failure> {
-        let (begin, mut count) = (Instant::now(), 0);
-        while begin.elapsed() < time {
+    let rate = goodput(time, || {
+        for guest in guests.iter_mut() {
+            guest.monitor.answer()?;
+        }
+        let mut count = 0;
+        for _ in 0..256 {
             for guest in guests.iter_mut() {
-                guest.monitor.answer()?;
-            }
-            for _ in 0..256 {
-                for guest in guests.iter_mut() {
-                    count += guest.round()?;
-                }
+                count += guest.round()? as u64;
             }
         }
-        Ok(count as f64 / begin.elapsed().as_secs_f64() * 1e-6)
-    };
-    run(time / 5)?;
-    match run(time)? {
+        Ok(count)
+    })?;
+    match rate {
         0.0 => Err("no frame came".into()),
         rate => Ok(rate),
     }

@@ -58,7 +58,7 @@ fn receiver(kind: Kind) -> Port {
 }
 
 /// Millions of frames a second that `turn` handles, which returns how many it handled.
-fn goodput(time: Duration, mut turn: impl FnMut() -> Result<u64, Failure>) -> Result<f64, Failure> {
+pub fn goodput(time: Duration, mut turn: impl FnMut() -> Result<u64, Failure>) -> Result<f64, Failure> {
     let mut run = |time: Duration| -> Result<f64, Failure> {
         let (begin, mut count) = (Instant::now(), 0);
         while begin.elapsed() < time {

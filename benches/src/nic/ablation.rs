@@ -2,7 +2,7 @@
 
 use super::SLICE;
 use super::ladder::{CLIENT, all};
-use super::pair::{Pair, Role, Slice, Way};
+use super::pair::{MODEL, Pair, Role, Slice, Way};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::plan::Plan;
@@ -42,7 +42,8 @@ pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
 /// Nanoseconds a frame in alternating slices, and the worker's.
 fn pairs(plan: &Plan, techniques: Techniques, size: usize) -> Result<(Slices, [Vec<f64>; 2]), Failure> {
     let worker = |slice: &Slice| Ok::<f64, Failure>(slice.stages(Role::Send)?[3]);
-    let (mut near, mut far) = (Pair::new(&Way::Switch(all()))?, Pair::new(&Way::Switch(techniques))?);
+    let on_switch = |techniques| Pair::new(&Way::Switch(MODEL, techniques));
+    let (mut near, mut far) = (on_switch(all())?, on_switch(techniques)?);
     let mut busy = [Vec::new(), Vec::new()];
     let [on, off] = &mut busy;
     let slices = plan.pairs(

@@ -3,7 +3,7 @@
 use super::SLICE;
 use super::figures::{COSTS, highest, medians};
 use super::ladder::{ALL, STOCK, all};
-use super::pair::{Pair, Role, Way};
+use super::pair::{MODEL, Pair, Role, Way};
 use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::plan::Plan;
@@ -22,7 +22,7 @@ pub fn windows(plan: &Plan) -> Result<Entry, Failure> {
         |window: u64| Techniques { moderate: window * 1000, timers: false, ..Techniques::default() };
     let rows = WINDOWS.map(|window| (format!("{window} us"), moderated(window), STOCK));
     for (name, techniques, words) in rows.into_iter().chain([("CSB".into(), all(), ALL)]) {
-        let mut pair = Pair::new(&Way::Switch(techniques))?;
+        let mut pair = Pair::new(&Way::Switch(MODEL, techniques))?;
         let slices = plan.slices(SLICE);
         let mut rates = medians([RATE, COSTS[2]], slices, || {
             let slice = pair.run(Role::Send, SLICE, words)?;
@@ -40,7 +40,7 @@ pub fn windows(plan: &Plan) -> Result<Entry, Failure> {
 /// Messages for doorbells of cards whose tail registers are mapped.
 pub fn doorbells(plan: &Plan) -> Result<Entry, Failure> {
     let techniques = Techniques { mapped: Some(true), ..Techniques::default() };
-    let mut pair = Pair::new(&Way::Model("82574l", techniques))?;
+    let mut pair = Pair::new(&Way::Switch("82574l", techniques))?;
     let mut rates = Vec::new();
     let slices = plan.alone(SLICE, |time| {
         let slice = pair.run(Role::Send, time, "batch=1 polls=20")?;

@@ -2,7 +2,7 @@
 
 use super::SLICE;
 use super::figures::{fastest, figure, rates, row};
-use super::pair::{Pair, Role, Way};
+use super::pair::{MODEL, Pair, Role, Way};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::plan::Plan;
@@ -56,8 +56,8 @@ pub fn rows(model: &'static str) -> Vec<Row> {
         row("+ both", Way::Bridge(model, moderated), combined),
     ];
     let last = [
-        row("+ back-end", Way::Model(model, Techniques { batch: true, cached: true, ..plain }), STOCK),
-        row("+ all", Way::Model(model, all), words),
+        row("+ back-end", Way::Switch(model, Techniques { batch: true, cached: true, ..plain }), STOCK),
+        row("+ all", Way::Switch(model, all), words),
         row("+ rings", Way::Rings(SLOTS), RINGS),
     ];
     first.into_iter().chain(with_block).chain(last).collect()
@@ -103,13 +103,14 @@ pub const CLIENT: &str = "batch=128 csb=true";
 
 /// Millions of frames of `size` bytes a second between such guests with 1024 descriptors.
 pub fn cards(plan: &Plan, size: usize) -> Result<Slices, Failure> {
-    let (mut pair, words) = (Pair::new(&Way::Switch(all()))?, format!("{CLIENT} slots=1024 size={size}"));
+    let mut pair = Pair::new(&Way::Switch(MODEL, all()))?;
+    let words = format!("{CLIENT} slots=1024 size={size}");
     plan.alone(SLICE, |time| figure(&mut pair, Role::Send, time, &words))
 }
 
 /// Guests that use the rings of their cards in place, in bursts.
 pub fn client(plan: &Plan, size: usize) -> Result<Entry, Failure> {
-    let mut pair = Pair::new(&Way::Switch(all()))?;
+    let mut pair = Pair::new(&Way::Switch(MODEL, all()))?;
     let factor = if size == SHORT { 1.0 } else { size as f64 * 8e-3 };
     let words = |slots: u32| format!("{CLIENT} slots={slots} size={size}");
     let slots = fastest(|slots| figure(&mut pair, Role::Send, SLICE, &words(slots)))?;

@@ -33,10 +33,8 @@ const BOUND: Duration = Duration::from_secs(10);
 pub enum Way {
     /// Cards of a model and of these techniques, each patched to a TAP interface; a Linux bridge connects both.
     Bridge(&'static str, Techniques),
-    /// Cards of these techniques on a switch.
-    Switch(Techniques),
-    /// Cards of another model and of these techniques on a switch.
-    Model(&'static str, Techniques),
+    /// Cards of a model and of these techniques on a switch.
+    Switch(&'static str, Techniques),
     /// Rings of so many slots on a switch.
     Rings(u32),
     /// The ends of a pipe with rings of so many slots.
@@ -147,8 +145,7 @@ impl Pair {
         let mut harness = Harness::start(&[WORKER], 4, Poll::Adaptive)?;
         let ends = match way {
             Way::Bridge(model, techniques) => cards(&mut harness, model, *techniques, true)?,
-            Way::Switch(techniques) => cards(&mut harness, MODEL, *techniques, false)?,
-            Way::Model(model, techniques) => cards(&mut harness, model, *techniques, false)?,
+            Way::Switch(model, techniques) => cards(&mut harness, model, *techniques, false)?,
             Way::Rings(slots) => {
                 Ends::Rings([ring(&mut harness, "ring0", *slots)?, ring(&mut harness, "ring1", *slots)?])
             }

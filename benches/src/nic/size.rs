@@ -16,7 +16,7 @@ const FRAME: usize = 1500;
 /// All techniques, and none.
 pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let ways = [
-        ("all", Way::Switch(all()), "csb=true polls=20 slots=1024 batch=64"),
+        ("all", Way::Switch(MODEL, all()), "csb=true polls=20 slots=1024 batch=64"),
         ("plain", Way::Bridge(MODEL, plain()), STOCK),
     ];
     let plan = plan.part(0.5 / (2 * SIZES.len()) as f64);

@@ -1,6 +1,7 @@
 //! A hash that is the same everywhere.
 
-/// The FNV-1a hash of some bytes, for seeds of names. Attack: it has no key, so tables that peers fill need another.
+/// The FNV-1a hash of some bytes, for seeds of names and fingerprints. Attack: it has no key, so tables that peers fill
+/// need another.
 pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, mix)

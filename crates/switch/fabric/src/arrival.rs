@@ -17,7 +17,9 @@ use crate::proto::DeliveredFrames;
 use crate::topology::RxSlot;
 use arrayvec::ArrayVec;
 use ringway_frame::packet::{Lent, OwnedFrame};
-use ringway_frame::{BURST, Burst, Caps, CountersRef, LARGEST, Lost, Needs, Reason, RxQueue, Storage, add};
+use ringway_frame::{
+    BURST, Burst, Caps, CountersRef, LARGEST, Lost, Needs, Reason, RxQueue, Storage, add, fnv1a,
+};
 use ringway_mem::Turn;
 use ringway_spec::MacAddress;
 use ringway_switch::Mac;
@@ -65,9 +67,9 @@ const STAGE: u64 = 7;
 #[derive(Debug, Default)]
 pub struct Arrival {
     state: AtomicU64,
-    /// The frames that the guest got before it left its former place, by fingerprint, with their numbers; or those that
-    /// a guest gets that leaves.
+    /// How often the guest got each frame before it left its former place, by fingerprint.
     got: Mutex<HashMap<u64, u32>>,
+    /// What the guest gets before it leaves.
     noted: Mutex<Noted>,
     /// The guest's address.
     mac: AtomicU64,
@@ -101,10 +103,7 @@ impl Noted {
 /// frames with the number of others, of which one may be lost in the moment of a move; it could as well send in the
 /// name of the others.
 fn fingerprint(head: &[u8], len: u32) -> u64 {
-    let bytes = head.iter().copied().chain(len.to_le_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = fnv1a(head.iter().copied().chain(len.to_le_bytes()));
     (hash ^ (hash >> 53)) & FINGERPRINT
 }
 

@@ -80,24 +80,22 @@ fn word<'t>(piece: Piece<'t>, words: &[&'static str]) -> (Option<&'static str>, 
     }
 }
 
-const VERBS: [&str; 5] = ["add", "modify", "modify_strict", "delete", "delete_strict"];
+/// The command with which a piece begins, whose words are `flow` and `add` if they are left out, and what is behind it.
+fn command_of(piece: Piece<'_>) -> ((&'static str, &'static str), Piece<'_>) {
+    let (noun, rest) = word(piece, &["flow", "group", "meter"]);
+    let (verb, rest) = word(rest, &["add", "modify", "modify_strict", "delete", "delete_strict"]);
+    ((noun.unwrap_or("flow"), verb.unwrap_or("add")), rest)
+}
 
 fn change(line: Piece<'_>, command: Option<&str>, ports: &dyn Ports) -> Result<Change, FlowError> {
-    let (noun, verb, rest) = match command {
-        Some(command) => {
-            let (noun, rest) = word(Piece::new(command), &["flow", "group", "meter"]);
-            (noun, word(rest, &VERBS).0, line)
-        }
-        None => {
-            let (noun, rest) = word(line, &["flow", "group", "meter"]);
-            let (verb, rest) = word(rest, &VERBS);
-            (noun, verb, rest)
-        }
+    let (command, rest) = match command {
+        Some(command) => (command_of(Piece::new(command)).0, line),
+        None => command_of(line),
     };
     let text = rest.text;
     // Columns are those of the line.
     let moved = |error: FlowError| FlowError { column: error.column + rest.column - 1, ..error };
-    let change = match (noun.unwrap_or("flow"), verb.unwrap_or("add")) {
+    let change = match command {
         ("flow", "add") => FlowMod::read(text, ports).map(Change::Add),
         ("flow", verb @ ("modify" | "modify_strict")) => {
             let read = FlowMod::read_mod(text, verb == "modify_strict", ports);

@@ -234,7 +234,9 @@ impl FlowMod {
         }
     }
 
-    fn show_rest(&self, ports: &dyn Ports) -> String {
+    /// As [`FlowMod::show`], without cookie and table; [`PRIORITY`] is left out. A flow that matches all frames begins
+    /// with a space.
+    pub fn show_rest(&self, ports: &dyn Ports) -> String {
         let mut text = String::new();
         for (name, seconds) in [("idle_timeout", self.idle_timeout), ("hard_timeout", self.hard_timeout)] {
             if seconds != 0 {

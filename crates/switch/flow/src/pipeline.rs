@@ -2,7 +2,7 @@
 
 use crate::action::count_all;
 use crate::classifier::{Table, TooManyMasks};
-use crate::flow::{Flow, FlowMod};
+use crate::flow::{Flow, FlowFilter, FlowMod};
 use crate::group::Group;
 use crate::meter::Meter;
 use std::collections::BTreeMap;
@@ -70,6 +70,17 @@ impl Pipeline {
     /// All flows, table by table.
     pub fn flows(&self) -> impl Iterator<Item = &Arc<Flow>> {
         self.tables.iter().flat_map(|table| table.iter())
+    }
+
+    /// The flows that are meant, table by table.
+    pub(crate) fn meant(&self, filter: &FlowFilter) -> Vec<Arc<Flow>> {
+        let tables = match filter.table.map(usize::from) {
+            // The others need not be looked at.
+            Some(table) => self.tables.get(table..=table).unwrap_or_default(),
+            None => &self.tables[..],
+        };
+        let flows = tables.iter().flat_map(|table| table.iter());
+        flows.filter(|flow| filter.has(&flow.flow)).cloned().collect()
     }
 
     /// Number of flows.

@@ -1,7 +1,7 @@
 //! Changes of flows, groups and meters: one by one, or as a bundle that is whole or not at all.
 
 use crate::action::{Action, lack_of_all};
-use crate::classifier::{Table, TooManyMasks};
+use crate::classifier::TooManyMasks;
 use crate::flow::{Flow, FlowFilter, FlowMod, has_any};
 use crate::group::{GROUPS, Group};
 use crate::meter::{METERS, Meter, MeterMod};
@@ -206,19 +206,7 @@ impl Tables {
 
     /// The flows that are meant, by table, priority and match.
     pub fn select(&self, filter: &FlowFilter) -> Vec<Arc<Flow>> {
-        let is_meant = |flow: &&Arc<Flow>| filter.has(&flow.flow);
-        let mut flows: Vec<_> = match filter.table {
-            // The others need not be looked at.
-            Some(table) => self
-                .current
-                .table(table)
-                .into_iter()
-                .flat_map(Table::iter)
-                .filter(is_meant)
-                .cloned()
-                .collect(),
-            None => self.current.flows().filter(is_meant).cloned().collect(),
-        };
+        let mut flows = self.current.meant(filter);
         flows.sort_by_key(|own| order(&own.flow));
         flows
     }
@@ -554,7 +542,7 @@ fn check((group, meter): (Has<'_>, Has<'_>), actions: &[Action]) -> Result<(), T
 }
 
 fn modify(next: &mut Pipeline, new: &FlowMod, filter: &FlowFilter, now: u64) -> Result<usize, TablesError> {
-    let meant: Vec<_> = next.flows().filter(|own| filter.has(&own.flow)).cloned().collect();
+    let meant = next.meant(filter);
     for own in &meant {
         if let Some(Action::Goto(to)) = new.actions.last()
             && *to <= own.flow.table

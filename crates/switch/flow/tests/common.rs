@@ -2,6 +2,7 @@
 
 use ringway_flow::{Arrival, Pipeline, To, Worker};
 use ringway_wire::fields::Described;
+use ringway_wire::{Header, Ipv4};
 
 /// Numbers at random, the same for the same seed.
 pub struct Random(u64);
@@ -250,13 +251,9 @@ pub fn frame(random: &mut Random) -> Vec<u8> {
 
 /// Makes a packet of IPv4 without a tag a fragment, with these flags and this offset.
 fn fragment(frame: &mut [u8], flags: u16) {
-    frame[20..22].copy_from_slice(&flags.to_be_bytes());
-    frame[24..26].fill(0);
-    let words = frame[14..34].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-    let sum: u32 = words.sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    let ip = Ipv4::of_mut(&mut frame[14..]).unwrap();
+    ip.fragment.set(flags);
+    ip.fill_checksum(&[]);
 }
 
 /// Adds an extension header to a packet of IPv6 without a tag.

@@ -249,7 +249,7 @@ fn random_tables_give_the_same_copies_and_counters() {
             println!("{} tables", seed - first);
             break;
         }
-        // It may drop a frame. What differs each time is a difference.
+        // Open vSwitch may drop a frame: only what differs in both runs is wrong.
         let again =
             |first: String, sent: &mut [usize]| compare(&peer, seed, sent).map_err(|what| first + &what);
         let found = compare(&peer, seed, &mut sent).or_else(|first| again(first, &mut sent));

@@ -177,6 +177,11 @@ impl FlowTables {
         self.changed();
         Ok(())
     }
+
+    /// Adds what another process had counted of flows, from their lines.
+    pub fn restore_counts(&self, dump: &str) {
+        self.tables.restore_counts(dump, &self.ports.names());
+    }
 }
 
 impl LookupFactory for FlowTables {
@@ -211,6 +216,7 @@ fn set(list: &mut Vec<u16>, at: usize, value: u16, none: u16) {
 }
 
 /// A switch's tables, as workers see them.
+#[derive(Clone)]
 pub struct FlowLookup {
     published: Arc<Published>,
     /// The number of each port; 0: it has none.
@@ -250,13 +256,7 @@ impl FlowLookup {
 
     /// The same tables, with another forwarding of frames whose flow says `normal`.
     pub(crate) fn with_normal(&self, make: impl FnOnce(Arc<dyn Lookup>) -> Arc<dyn Lookup>) -> FlowLookup {
-        FlowLookup {
-            published: self.published.clone(),
-            numbers: self.numbers.clone(),
-            ids: self.ids.clone(),
-            count: self.count,
-            normal: make(self.normal.clone()),
-        }
+        FlowLookup { normal: make(self.normal.clone()), ..self.clone() }
     }
 
     /// What forwards frames whose flow says `normal`.

@@ -262,11 +262,11 @@ impl Coalesced {
         self.has_ended = next.payload < self.first.payload || next.flags.has(Flags::PSH);
     }
 
-    /// A frame of one segment, if others may follow it. `frame` has all its bytes.
-    pub fn begin(frame: &[u8]) -> Option<Coalesced> {
-        let first = Segment::parse(frame, frame.len()).filter(Segment::may_be_joined)?;
+    /// A frame of one segment, if others may follow it. `frame` has all its bytes, of which `first` was parsed.
+    pub fn begin(first: &Segment, frame: &[u8]) -> Option<Coalesced> {
         let payload = |at: usize, sum: &mut Sum| sum.add(frame.get(at..).unwrap_or_default());
-        first.is_intact(frame, Offload::default(), payload).then(|| Coalesced::of(&first, frame))
+        let may_begin = first.may_be_joined() && first.is_intact(frame, Offload::default(), payload);
+        may_begin.then(|| Coalesced::of(first, frame))
     }
 
     /// Adds a segment if it is the next one; returns the offset of its payload. `frame` has all its bytes.
@@ -433,8 +433,8 @@ mod tests {
 
     /// Joins as many of these segments as possible; returns the frame, and how many.
     fn joined(segments: &[Vec<u8>]) -> Option<(Vec<u8>, Offload, usize)> {
-        let mut coalesced = Coalesced::begin(&segments[0])?;
         let mut frame = segments[0].clone();
+        let mut coalesced = Coalesced::begin(&Segment::parse(&frame, frame.len())?, &frame)?;
         for segment in &segments[1..] {
             let Some(at) = coalesced.append(segment) else { break };
             frame.extend(&segment[at..]);

@@ -90,7 +90,7 @@ fn followed<'r>(port: &str, record: &'r mut Record) -> &'r Arrival {
     arrival.get_or_insert_with(|| {
         let arrival = Arc::default();
         if !follow(rx, &arrival) {
-            tracing::warn!(port, "a worker has its queue locked; frames for the guest are not kept");
+            tracing::warn!(port, "a worker has its queue locked; frames for it may be lost or come twice");
         }
         arrival
     })

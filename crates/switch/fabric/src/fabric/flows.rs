@@ -4,7 +4,7 @@ use super::{Fabric, FabricError};
 use crate::mirror::MirrorTarget;
 use crate::proto::{Event, FlowOrder, FlowState, Reply};
 use crate::topology::{Target, Topology};
-use ringway_flow::{Changes, FlowFilter, Tables};
+use ringway_flow::{Changes, FlowFilter};
 use ringway_switch::FlowTables;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,8 +44,7 @@ impl Fabric {
             FlowOrder::Dump { filter } => return dump(flows, &filter, now).map(Reply::Flows).map_err(wrong),
             FlowOrder::Rules => return Ok(Reply::Flows(rules(flows))),
             FlowOrder::Counts(dump) => {
-                let ports = flows.ports().clone();
-                flows.tables().restore_counts(&dump, &ports.names());
+                flows.restore_counts(&dump);
                 return Ok(Reply::Done);
             }
         }
@@ -68,9 +67,8 @@ impl Fabric {
             if expired.is_empty() {
                 continue;
             }
-            let ports = flows.ports().clone();
-            let names = ports.names();
-            // All of them, but for the most extreme case: then `control` asks for all rules.
+            let names = flows.ports().names();
+            // If an event has no room for all of them, `control` asks for the rules.
             let (texts, _) = bounded(expired.iter().map(|flow| flow.flow.show(&names)));
             let (revision, count) = (flows.revision(), expired.len() as u64);
             events.push(Event::FlowsExpired { switch: name.clone(), revision, flows: texts, count });
@@ -119,7 +117,7 @@ fn change(flows: &mut FlowTables, text: &str, command: Option<String>, now: u64)
     Ok(count as u64)
 }
 
-/// As many of the lines as an answer has, and the number of the others, which are not made.
+/// The lines for which an answer has room, and the number of the others, which are not made.
 fn bounded(lines: impl ExactSizeIterator<Item = String>) -> (Vec<String>, u64) {
     let (count, mut bytes) = (lines.len(), 0);
     let fits = |line: &String| {
@@ -133,24 +131,24 @@ fn bounded(lines: impl ExactSizeIterator<Item = String>) -> (Vec<String>, u64) {
 
 fn dump(flows: &mut FlowTables, filter: &str, now: u64) -> Result<FlowState, String> {
     let filter = FlowFilter::read(filter, false, flows.ports()).map_err(|error| error.to_string())?;
-    let (ports, revision) = (flows.ports().clone(), flows.revision());
-    let (names, tables) = (ports.names(), flows.tables());
-    let chosen = tables.select(&filter);
+    let (chosen, current) = (flows.tables().select(&filter), flows.tables().current().clone());
+    let names = flows.ports().names();
     let (shown, omitted) = bounded(chosen.iter().map(|flow| flow.show(&names, now)));
-    let groups = tables.current().groups().values().map(|group| group.show(&names)).collect();
-    let meters = tables.current().meters().values().map(|meter| {
+    let groups = current.groups().values().map(|group| group.show(&names)).collect();
+    let meters = current.meters().values().map(|meter| {
         let counted = [&meter.counters.frames, &meter.counters.dropped].map(|count| count.load(Relaxed));
         (meter.meter.show(), counted)
     });
     let meters = meters.collect();
+    let revision = flows.revision();
     Ok(FlowState { revision, flows: shown, omitted, groups, meters, ..FlowState::default() })
 }
 
 /// The rules as a file has them: a message has room for those of any switch, see `ringway_flow::ALL_TEXT`.
 fn rules(flows: &mut FlowTables) -> FlowState {
-    let (ports, revision) = (flows.ports().clone(), flows.revision());
-    let text = Tables::rules(flows.tables()).show(&ports.names());
-    FlowState { revision, flows: text.lines().map(String::from).collect(), ..FlowState::default() }
+    let text = flows.tables().rules().show(&flows.ports().names());
+    let lines = text.lines().map(String::from).collect();
+    FlowState { revision: flows.revision(), flows: lines, ..FlowState::default() }
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use super::drops::without_destination;
 use super::mirror::{MirrorCopies, Room};
 use super::{ETHERNET, Source};
 use crate::topology::{Port, Switch, Topology};
-use ringway_flow::{Dropped, Headers, Output, Pipeline, Published, Step, To, Verdict, Worker};
+use ringway_flow::{
+    Dropped, FlowMod, Headers, Output, PRIORITY, Pipeline, Published, Step, To, Verdict, Worker,
+};
 use ringway_frame::{BURST, Burst, HEAD, Offload, Reason, Storage, add};
-use ringway_mem::Span;
 use ringway_switch::{
     FLOOD, FLOW_LIMIT, FLOWN, FlowHash, FlowLookup, FrameVlans, LONG_HEADERS, METERED, NO_FLOW, NOWHERE,
     PORTS, PortId, Verdicts, vlan,
@@ -255,30 +256,18 @@ fn row(step: &Step<'_>, names: &Names<'_>) -> String {
     match step {
         Step::Table(table, None) => format!("table {table}: no flow matches"),
         Step::Table(table, Some(flow)) => {
-            let text = flow.flow.show(names);
-            let own = format!("cookie={:#x},table={table}", flow.flow.cookie);
-            let rest = text.strip_prefix(&own).unwrap_or(&text).trim_start_matches([',', ' ']);
-            let cookie = match flow.flow.cookie {
+            let FlowMod { priority, cookie, .. } = flow.flow;
+            let cookie = match cookie {
                 0 => String::new(),
                 cookie => format!("cookie={cookie:#x},"),
             };
-            format!("table {table}: priority={} {cookie}{}", flow.flow.priority, without_priority(rest))
+            // The default priority is not shown again.
+            let rest = FlowMod { priority: PRIORITY, ..flow.flow.clone() }.show_rest(names);
+            format!("table {table}: priority={priority} {cookie}{}", rest.trim_start())
         }
         Step::Group(group, bucket) => format!("group {group}: bucket {bucket}"),
         Step::Meter(meter, true) => format!("meter {meter}: within its rate"),
         Step::Meter(meter, false) => format!("meter {meter}: beyond its rate"),
-    }
-}
-
-/// A flow's text without its priority.
-fn without_priority(text: &str) -> String {
-    let (head, actions) = text.split_once(" actions=").unwrap_or((text, ""));
-    let head = head.strip_prefix("actions=").map_or(head.to_string(), |all| format!("actions={all}"));
-    let words: Vec<&str> = head.split(',').filter(|word| !word.starts_with("priority=")).collect();
-    match (words.join(","), actions) {
-        (head, "") => head,
-        (head, actions) if head.is_empty() => format!("actions={actions}"),
-        (head, actions) => format!("{head} actions={actions}"),
     }
 }
 
@@ -367,9 +356,7 @@ fn normal_of(
     (from, now): (PortId, u64),
     is_traced: bool,
 ) -> PortId {
-    let mut burst = Burst::begin(storage);
-    // A single frame fits.
-    let _ = burst.push(Offload::default(), Span::of(head));
+    let burst = super::trace::one(storage, head, Offload::default());
     let mut verdicts = [NOWHERE; BURST];
     match is_traced {
         true => _ = lookup.normal().preview(&burst, from, now, &mut verdicts),

@@ -30,7 +30,7 @@ const COPIES: usize = 1024;
 const BYTES: usize = 2 << 20;
 /// Most copies that a worker has in hand where flows make them: those of a frame go to any number of ports. Their bytes
 /// are there once for all copies with the same headers. Attack: as above, by flows that flood each frame of a burst.
-const FLOWN: usize = PORTS;
+const FLOWN_COPIES: usize = PORTS;
 /// Nanoseconds that a copy waits for a queue that other workers have locked each time.
 const WAIT: u64 = 100_000;
 /// Length of the addresses of a frame, behind which a tag is.
@@ -209,7 +209,7 @@ impl MirrorCopies {
 
     /// Whether there ever is room for so many copies that flows make of a frame, and so many bytes of them.
     pub(super) fn has_room((copies, bytes): (usize, usize)) -> bool {
-        copies <= FLOWN && bytes <= BYTES
+        copies <= FLOWN_COPIES && bytes <= BYTES
     }
 
     /// Whether there is room for so many copies that flows make of a frame, and so many bytes of them.
@@ -217,7 +217,7 @@ impl MirrorCopies {
         if !MirrorCopies::has_room((copies, bytes)) {
             return Room::Never;
         }
-        if self.copies.len() + copies <= FLOWN && self.bytes.len() + bytes <= BYTES {
+        if self.copies.len() + copies <= FLOWN_COPIES && self.bytes.len() + bytes <= BYTES {
             return Room::Enough;
         }
         self.is_awaited = true;
@@ -235,7 +235,7 @@ impl MirrorCopies {
         times: (FlowHash, u64),
     ) -> bool {
         let target = topology.receivers.get(usize::from(to)).and_then(Option::as_ref);
-        target.is_some_and(|target| self.add_changed(target, at, (headers, FLOWN, bytes), times))
+        target.is_some_and(|target| self.add_changed(target, at, (headers, FLOWN_COPIES, bytes), times))
     }
 
     /// Copies a frame that flows have sent to a port, for the ports that mirror that one.
@@ -277,8 +277,7 @@ impl MirrorCopies {
         let kept = len.min(target.snap as usize).max(ETHERNET as usize);
         let tag = target.tag.map_or(0, |_| TAG);
         let is_same = kept == len && tag == 0;
-        let known = is_same.then_some(known);
-        let start = known.as_ref().and_then(|known| **known).unwrap_or(self.bytes.len());
+        let start = known.filter(|_| is_same).unwrap_or(self.bytes.len());
         let end = start + kept + tag;
         if self.copies.len() >= most || end > BYTES || kept + tag > LARGEST as usize {
             slot.missed.full.fetch_add(1, Relaxed);
@@ -296,7 +295,9 @@ impl MirrorCopies {
                 bytes.copy_within(TAG..TAG + ADDRESSES, 0);
                 bytes[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&TagType::Vlan.tag(vlan));
             }
-            known.into_iter().for_each(|known| *known = Some(start));
+            if is_same {
+                *known = Some(start);
+            }
         }
         self.copies.push(Copied {
             target: target.clone(),

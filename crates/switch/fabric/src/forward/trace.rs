@@ -197,7 +197,7 @@ impl Forwarder {
 }
 
 /// A burst of a frame.
-fn one<'t>(storage: &'t mut Storage, frame: &'t [u8], offload: Offload) -> Burst<'t> {
+pub(super) fn one<'t>(storage: &'t mut Storage, frame: &'t [u8], offload: Offload) -> Burst<'t> {
     let mut burst = Burst::begin(storage);
     // A single frame fits.
     let _ = burst.push(offload, Span::of(frame));

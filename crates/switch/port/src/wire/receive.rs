@@ -139,12 +139,12 @@ impl WireTx {
         if self.segment[..len].first().is_none_or(|first| first & 1 != 0) {
             return;
         }
+        let Some(first) = Segment::parse(&self.segment[..len], len) else { return };
         // Datagrams are joined where they leave: few receivers take large frames of these.
-        let is_datagram = |first: &Segment| first.needs().covers(Needs::USO);
-        if Segment::parse(&self.segment[..len], len).is_none_or(|first| is_datagram(&first)) {
+        if first.needs().covers(Needs::USO) {
             return;
         }
-        let Some(mut joined) = Coalesced::begin(&self.segment[..len]) else { return };
+        let Some(mut joined) = Coalesced::begin(&first, &self.segment[..len]) else { return };
         while buffer.len > 0 {
             let datagram = buffer.segment.min(buffer.len);
             // One that is refused or does not follow is taken again, as a frame of its own.

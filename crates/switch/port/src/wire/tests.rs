@@ -5,7 +5,9 @@ use crate::offload::tests::complete;
 use crate::peer::State;
 use crate::{Context, Doorbell, Peer, Queue, Silent};
 use proptest::prelude::*;
-use ringway_frame::{Burst, Caps, Counters, CountersRef, LARGEST, Needs, Offload, Reason, Storage};
+use ringway_frame::{
+    Burst, Caps, Coalesced, Counters, CountersRef, LARGEST, Needs, Offload, Reason, Segment, Storage,
+};
 use ringway_host::EventFd;
 use ringway_mem::{Reader, Span};
 use ringway_spec::{Kind, Port};
@@ -285,7 +287,8 @@ fn datagrams_of_udp_arrive_as_they_were_sent() {
     let ends = ends(Encapsulation::Vxlan, false);
     let [mut left, mut right] = [Side::open(&ends[0]), Side::open(&ends[1])];
     let sent: Vec<_> = (0..20).map(|number| datagram(number, 1000)).collect();
-    let begun = ringway_frame::Coalesced::begin(&sent[0]);
+    let first = Segment::parse(&sent[0], sent[0].len()).unwrap();
+    let begun = Coalesced::begin(&first, &sent[0]);
     assert!(begun.is_some_and(|mut first| first.append(&sent[1]).is_some()), "they could be joined");
     assert_eq!(left.send(&mut turns, &sent), 0);
     let mut received = Vec::new();

@@ -1,11 +1,12 @@
 //! Tests of switches with flow tables, between queues that are plain lists.
 
 use super::super::tests::{Bench, frame};
-use super::super::{MirrorPlace, Served, Target};
+use super::super::{MirrorPlace, Served, Target, TracedCopy};
 use super::*;
 use proptest::prelude::*;
 use ringway_flow::{Changes, LONGEST_HEADERS, Numbers};
 use ringway_frame::Reason;
+use ringway_mem::Span;
 use ringway_spec::Kind;
 use ringway_switch::{LookupContext, LookupFactory, PortNumbers, flows};
 
@@ -393,18 +394,25 @@ proptest! {
             let bytes = frame_of(*sent);
             let mut expected = expected(&pipeline, sent.0, bytes);
             let traced = lab.bench.trace(sent.0, bytes);
-            let mut ports: Vec<usize> = traced.copies.iter().map(|copy| copy.port.into()).collect();
+            let form = |copy: &TracedCopy| match &copy.completed {
+                Some((first, _)) => (usize::from(copy.port), first.clone()),
+                None => (usize::from(copy.port), bytes.to_vec()),
+            };
+            let mut said: Vec<_> = traced.copies.iter().map(form).collect();
+            let before = lab.bench.all_counters();
             lab.send(sent.0, &[bytes]);
             let got = lab.got().into_iter().enumerate();
             let each = |(port, own): (usize, Vec<Vec<u8>>)| own.into_iter().map(move |own| (port, own));
             let mut got: Vec<_> = got.flat_map(each).collect();
             expected.sort();
             got.sort();
-            ports.sort_unstable();
+            said.sort();
             prop_assert_eq!(&got, &expected, "{:?} {}", sent, rules);
-            let said: Vec<usize> = expected.iter().map(|(port, _)| *port).collect();
-            prop_assert_eq!(ports, said, "{:?}", traced);
+            prop_assert_eq!(&said, &expected, "{:?}", traced);
             prop_assert_eq!(traced.dropped.is_some(), expected.is_empty());
+            if let Some(reason) = traced.dropped {
+                prop_assert_eq!(lab.bench.drops_since(&before), [(sent.0, reason)], "{:?}", traced);
+            }
         }
     }
 
