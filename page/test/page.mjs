@@ -9,14 +9,13 @@ const [, , url, pictures, browserPath = "/usr/bin/chromium"] = process.argv;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const browser = await puppeteer.launch({
   executablePath: browserPath, headless: true, acceptInsecureCerts: true,
-  args: ["--no-sandbox", "--disable-gpu", "--no-proxy-server", "--js-flags=--expose-gc"],
+  args: ["--no-sandbox", "--disable-gpu", "--no-proxy-server"],
 });
 let passed = 0;
 const check = (what, so) => { assert.ok(so, what); passed += 1; };
 
 try {
   const page = await browser.newPage();
-  await page.setBypassCSP(false);
   await page.setViewport({ width: 1280, height: 900 });
   const wrong = [];
   page.on("pageerror", (error) => wrong.push(String(error)));

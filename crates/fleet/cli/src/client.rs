@@ -146,9 +146,7 @@ impl Client {
 
     /// GET `path`.
     pub fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CommandError> {
-        let body = self.send(Method::GET, path, Bytes::new())?;
-        serde_json::from_slice(&body)
-            .map_err(|error| CommandError::Failed(format!("the fabric's answer: {error}")))
+        read(&self.send(Method::GET, path, Bytes::new())?)
     }
 
     /// GET `path`, as text.
@@ -213,9 +211,7 @@ impl Client {
 
     /// POST `path` without a body; returns the answer.
     pub fn answer<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CommandError> {
-        let body = self.send(Method::POST, path, Bytes::new())?;
-        serde_json::from_slice(&body)
-            .map_err(|error| CommandError::Failed(format!("the fabric's answer: {error}")))
+        read(&self.send(Method::POST, path, Bytes::new())?)
     }
 
     /// POST `path` with a JSON body; returns the answer.
@@ -264,10 +260,14 @@ impl Client {
         body: &B,
     ) -> Result<T, CommandError> {
         let body = serde_json::to_vec(body).map_err(CommandError::because)?;
-        let body = self.send(method, path, body.into())?;
-        serde_json::from_slice(&body)
-            .map_err(|error| CommandError::Failed(format!("the fabric's answer: {error}")))
+        read(&self.send(method, path, body.into())?)
     }
+}
+
+/// The value of an answer.
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, CommandError> {
+    serde_json::from_slice(body)
+        .map_err(|error| CommandError::Failed(format!("the fabric's answer: {error}")))
 }
 
 fn runtime() -> Result<Runtime, CommandError> {
@@ -275,7 +275,7 @@ fn runtime() -> Result<Runtime, CommandError> {
 }
 
 /// Connects. While thousands connect at once the socket's backlog is full; it is tried again until it has room, or for
-/// [`QUIET`] if the fabric accepts nobody.
+/// [`ANSWER_TIMEOUT`] if the fabric accepts nobody.
 async fn connected(socket: &Path) -> std::io::Result<tokio::net::UnixStream> {
     let end = Instant::now() + ANSWER_TIMEOUT;
     loop {
@@ -290,8 +290,7 @@ async fn connected(socket: &Path) -> std::io::Result<tokio::net::UnixStream> {
 
 /// The error of an answer.
 fn error_of(status: StatusCode, body: &[u8]) -> ErrorBody {
-    serde_json::from_slice(body)
-        .unwrap_or_else(|_| ErrorBody { error: format!("the fabric answers {status}"), problems: Vec::new() })
+    serde_json::from_slice(body).unwrap_or_else(|_| ErrorBody::new(format!("the fabric answers {status}")))
 }
 
 fn gone(error: &hyper::Error, place: &str) -> CommandError {

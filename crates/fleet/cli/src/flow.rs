@@ -3,10 +3,9 @@
 use crate::arguments::{FlowChange, FlowCommand, FlowObject, Target};
 use crate::client::Client;
 use crate::command_error::CommandError;
-use crate::object_kind::SWITCH;
+use crate::object_kind::{SWITCH, escaped};
 use crate::text::{self, Table, cell};
 use ringway_control::api::{FlowsChange, FlowsChanged, FlowsView, MeterView};
-use std::fmt::Write as _;
 use std::io::Read;
 use std::path::Path;
 
@@ -48,15 +47,7 @@ fn path(switch: &str) -> Result<String, CommandError> {
 
 /// The path of the flows that a filter means.
 fn filtered(switch: &str, filter: &str) -> Result<String, CommandError> {
-    let mut path = path(switch)? + "?filter=";
-    for byte in filter.bytes() {
-        match byte.is_ascii_alphanumeric() {
-            true => path.push(char::from(byte)),
-            // Writing to a string does not fail.
-            false => _ = write!(path, "%{byte:02X}"),
-        }
-    }
-    Ok(path)
+    Ok(format!("{}?filter={}", path(switch)?, escaped(filter)))
 }
 
 /// The text of a file, or of standard input.

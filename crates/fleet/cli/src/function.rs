@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::command_error::CommandError;
 use crate::input;
 use crate::logs;
-use crate::object_kind::{FUNCTION, SNAPSHOT};
+use crate::object_kind::{FUNCTION, SNAPSHOT, escaped};
 use crate::run_function;
 use crate::show;
 use crate::text::{self, Table, cell};
@@ -297,12 +297,7 @@ fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> R
 
 /// The API's path of a function's handler.
 fn handler_path(name: &str, handler: &str) -> Result<String, CommandError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/@".contains(&byte);
-    let encoded: String = handler
-        .bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect();
-    FUNCTION.path(name, &format!("handlers/{encoded}"))
+    FUNCTION.path(name, &format!("handlers/{}", escaped(handler)))
 }
 
 #[cfg(test)]

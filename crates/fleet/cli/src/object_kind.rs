@@ -42,6 +42,13 @@ pub const TOKEN: ObjectKind = ObjectKind { word: "token", all: "/v1/tokens", lis
 /// A worker, which the API shows as a part of the fabric.
 pub const WORKER: ObjectKind = ObjectKind { word: "worker", all: "/v1/fabric", list: "worker list" };
 
+/// Text as a part of a path or a query.
+pub fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/@".contains(&byte);
+    let escape = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(escape).collect()
+}
+
 impl ObjectKind {
     /// The API's path of `what` of the object `name`.
     pub fn path(&self, name: &str, what: &str) -> Result<String, CommandError> {

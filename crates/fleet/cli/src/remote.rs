@@ -4,6 +4,7 @@ use crate::arguments::{Command, FunctionCommand, GuestCommand, HostCommand, Prog
 use crate::command_error::CommandError;
 use ring::digest::{SHA256, digest};
 use ringway_host::read_file;
+use ringway_wire::fields::hex;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,6 +144,11 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Command
     }
 }
 
+/// The fingerprint of a certificate: its hash by SHA-256, as hexadecimal digits.
+pub fn fingerprint(certificate: &CertificateDer<'_>) -> String {
+    hex(digest(&SHA256, certificate).as_ref())
+}
+
 fn credentials(path: &Path) -> Result<Credentials, CommandError> {
     let text = read_file(path, LARGEST).map_err(|error| file_error(path, error))?;
     if text.windows(11).any(|part| part == b"-----BEGIN ") {
@@ -233,8 +239,7 @@ impl ServerCertVerifier for Pinned {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let found: String = digest(&SHA256, own).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        match found == self.expected {
+        match fingerprint(own) == self.expected {
             true => Ok(ServerCertVerified::assertion()),
             false => Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
         }

@@ -4,12 +4,10 @@ use crate::arguments::{Target, TokenCommand};
 use crate::client::Client;
 use crate::command_error::CommandError;
 use crate::object_kind::TOKEN;
-use crate::remote::certificates;
+use crate::remote::{certificates, fingerprint};
 use crate::show;
 use crate::text::{self, Table, cell};
-use ring::digest::{SHA256, digest};
 use ringway_control::api::{CreatedToken, NewToken, TokenView};
-use std::path::Path;
 
 /// Runs `ringway token`.
 pub fn token(target: &Target, json: bool, command: TokenCommand) -> Result<(), CommandError> {
@@ -17,7 +15,8 @@ pub fn token(target: &Target, json: bool, command: TokenCommand) -> Result<(), C
         TokenCommand::List => show::list(&TOKEN, target, json, table),
         TokenCommand::Show { name } => show::show(&TOKEN, target, json, &name),
         TokenCommand::Add { name, role, certificate } => {
-            let certificate = certificate.as_deref().map(fingerprint).transpose()?;
+            let chain = certificate.as_deref().map(certificates).transpose()?;
+            let certificate = chain.map(|chain| fingerprint(&chain[0]));
             let new = NewToken { name, role: role.into(), certificate };
             let created: CreatedToken = Client::connect(target)?.ask(TOKEN.all, &new)?;
             match (json, created) {
@@ -27,23 +26,8 @@ pub fn token(target: &Target, json: bool, command: TokenCommand) -> Result<(), C
             }
             Ok(())
         }
-        TokenCommand::Remove { names } => {
-            let mut client = Client::connect(target)?;
-            names.iter().try_for_each(|name| {
-                client.delete(&TOKEN.object(name)?)?;
-                if !json {
-                    println!("removed {name}");
-                }
-                Ok(())
-            })
-        }
+        TokenCommand::Remove { names } => TOKEN.remove(target, json, &names),
     }
-}
-
-/// The hash of the first certificate of a file.
-fn fingerprint(path: &Path) -> Result<String, CommandError> {
-    let own = &certificates(path)?[0];
-    Ok(digest(&SHA256, own).as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn table(tokens: Vec<TokenView>) -> Table {

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// How long others are watched during the fault.
 const DURING: Duration = Duration::from_millis(500);
 
-fn process(lab: &Lab, which: &str) -> Pid {
+/// A process of the fabric.
+pub fn process(lab: &Lab, which: &str) -> Pid {
     let pid = lab.json(&["ps"])["fabric"][which].as_u64().unwrap();
     Pid::from_raw(pid.try_into().unwrap()).unwrap()
 }

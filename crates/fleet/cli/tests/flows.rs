@@ -1,11 +1,12 @@
 //! Switches with flow tables: rules of the file and by `ringway flow`, frames and counters, traces, killed processes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::faults::process;
 use crate::lab::api::ask;
 use crate::lab::frames::{LONG, program};
 use crate::lab::{Lab, until};
 use ringway_ring_client::{Ring, Wait};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -210,13 +211,9 @@ fn an_unchanged_file_is_no_change_and_stays() {
     lab.ok(&["down"]);
 }
 
-fn processes(lab: &Lab, name: &str) -> Pid {
-    Pid::from_raw(lab.json(&["ps"])["fabric"][name].as_i64().unwrap() as i32).unwrap()
-}
-
 /// Kills a process, and waits until another one serves the ports.
 fn kill(lab: &Lab, name: &str) {
-    let before = processes(lab, name);
+    let before = process(lab, name);
     kill_process(before, Signal::KILL).unwrap();
     until("another one is there", || {
         let fabric = lab.json(&["ps"])["fabric"].clone();

@@ -1,7 +1,7 @@
 //! The API at a TCP address: who may do what, and clients that mean it ill.
 
+use crate::lab::api::kill;
 use crate::lab::{Lab, Running, until};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,14 +37,18 @@ impl Remote {
         self.lab.socket("api.crt").display().to_string()
     }
 
+    /// curl for a path.
+    fn command(&self, path: &str) -> Command {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--noproxy", "*", "--cacert", &self.certificate()]);
+        curl.arg(format!("https://{}{path}", self.address));
+        curl
+    }
+
     /// curl's status and body of an answer, with these words in addition.
     fn curl(&self, path: &str, words: &[&str]) -> (u16, String) {
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--show-error", "--noproxy", "*", "--write-out", "\n%{http_code}"]);
-        curl.args(["--cacert", &self.certificate()])
-            .args(words)
-            .arg(format!("https://{}{path}", self.address));
-        let output = curl.output().unwrap();
+        let common = ["--show-error", "--write-out", "\n%{http_code}"];
+        let output = self.command(path).args(common).args(words).output().unwrap();
         assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
         let (body, status) = text.rsplit_once('\n').unwrap();
@@ -156,19 +160,9 @@ fn other_hosts_other_origins_and_guessed_tokens_are_refused() {
     // A body of nobody is not received.
     let large = remote.lab.folder.join("large");
     std::fs::write(&large, vec![b'x'; 4 << 20]).unwrap();
-    let words =
-        ["--request", "PUT", "--header", "expect:", "--data-binary", &format!("@{}", large.display())];
-    let mut curl = Command::new("curl");
-    curl.args([
-        "--silent",
-        "--noproxy",
-        "*",
-        "--write-out",
-        "%{http_code}",
-        "--cacert",
-        &remote.certificate(),
-    ]);
-    let output = curl.args(words).arg(format!("https://{}/v1/fabric", remote.address)).output().unwrap();
+    let words = ["--request", "PUT", "--header", "expect:", "--write-out", "%{http_code}", "--data-binary"];
+    let body = format!("@{}", large.display());
+    let output = remote.command("/v1/fabric").args(words).arg(body).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).ends_with("401"), "{output:?}");
     // Plain HTTP has no answer.
     let mut plain = remote.stream();
@@ -236,8 +230,7 @@ fn a_fabric_goes_on_without_the_address_while_its_files_are_wrong() {
     let fabric = || remote.lab.json(&["ps"])["fabric"].clone();
     let before = fabric();
     std::fs::write(remote.lab.socket("tokens"), "no token\n").unwrap();
-    let control = i32::try_from(before["pid"].as_i64().unwrap()).unwrap();
-    kill_process(Pid::from_raw(control).unwrap(), Signal::KILL).unwrap();
+    kill(before["pid"].as_u64().unwrap());
     until("another control process goes on", || {
         let said = remote.lab.run(&["ps", "--json"]).stdout;
         let ps: Value = serde_json::from_slice(&said).unwrap_or_default();
@@ -280,19 +273,7 @@ fn a_client_proves_itself_by_a_certificate() {
     let set = remote.ringway("both.pem", &remote.certificate(), &["port", "set", "b", "tag=7"]);
     assert!(set.status.success(), "{set:?}");
     let [fake, fake_key] = own("fake");
-    let mut curl = Command::new("curl");
-    curl.args([
-        "--silent",
-        "--noproxy",
-        "*",
-        "--cacert",
-        &remote.certificate(),
-        "--cert",
-        &fake,
-        "--key",
-        &fake_key,
-    ]);
-    let output = curl.arg(format!("https://{}/v1/ports", remote.address)).output().unwrap();
+    let output = remote.command("/v1/ports").args(["--cert", &fake, "--key", &fake_key]).output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty(), "not of the authority: {output:?}");
     let list = remote.lab.json(&["token", "list"]);
     assert!(list[3]["certificate"].as_str().is_some_and(|hash| hash.len() == 64), "{list}");
@@ -314,18 +295,8 @@ fn slow_and_many_clients_keep_nobody_out() {
     drop(silent);
     // Heads are bounded.
     let long = format!("x-long: {}", "x".repeat(100 << 10));
-    let mut curl = Command::new("curl");
-    curl.args([
-        "--silent",
-        "--noproxy",
-        "*",
-        "--write-out",
-        "%{http_code}",
-        "--cacert",
-        &remote.certificate(),
-    ]);
-    let output = curl.args(["--header", &long]).arg(format!("https://{}/v1/ports", remote.address)).output();
-    let output = output.unwrap();
+    let words = ["--write-out", "%{http_code}", "--header", &long];
+    let output = remote.command("/v1/ports").args(words).output().unwrap();
     let status = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(status.ends_with("431") || !output.status.success(), "{output:?}");
 }
@@ -334,11 +305,9 @@ fn slow_and_many_clients_keep_nobody_out() {
 fn watchers_are_bounded_and_end_with_their_client() {
     let remote = Remote::up("tcp-watchers", "");
     let token = format!("authorization: Bearer {}", remote.token("read"));
-    let url = format!("https://{}/v1/events?follow=true", remote.address);
     let curl = |words: &[&str]| {
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--no-buffer", "--noproxy", "*", "--cacert", &remote.certificate()]);
-        curl.args(["--header", &token, &url]).args(words);
+        let mut curl = remote.command("/v1/events?follow=true");
+        curl.args(["--no-buffer", "--header", &token]).args(words);
         curl
     };
     let watch = || {
@@ -364,7 +333,7 @@ fn the_address_and_its_tokens_stay_when_control_is_killed() {
     let remote = Remote::up("tcp-kill", "");
     let before = std::fs::read(remote.lab.socket("api.crt")).unwrap();
     let control = remote.lab.json(&["ps"])["fabric"]["pid"].as_u64().unwrap();
-    crate::lab::api::kill(control);
+    kill(control);
     until("another control process serves", || {
         remote.lab.run(&["ps", "--json"]).status.success()
             && remote.lab.json(&["ps"])["fabric"]["pid"].as_u64() != Some(control)

@@ -338,7 +338,7 @@ async fn audit(Extension(log): Extension<AuditLog>, Query(Newest { count }): Que
     match log.newest(count).await {
         Ok(entries) => Json(entries).into_response(),
         Err(error) => {
-            let error = ErrorBody { error: format!("the audit log: {error}"), problems: Vec::new() };
+            let error = ErrorBody::new(format!("the audit log: {error}"));
             (StatusCode::SERVICE_UNAVAILABLE, Json(error)).into_response()
         }
     }
@@ -388,10 +388,7 @@ mod tests {
     async fn each_change_is_noted_with_who_asked_and_what_came_of_it() {
         let folder = Folder::new("notes");
         let path = folder.0.join(FILE);
-        let refused = async || {
-            let error = ErrorBody { error: "there is no port left".into(), problems: Vec::new() };
-            (StatusCode::NOT_FOUND, Json(error))
-        };
+        let refused = async || (StatusCode::NOT_FOUND, Json(ErrorBody::new("there is no port left")));
         let router = Router::new()
             .route("/v1/ports/{name}", patch(refused).get(async || "a port"))
             .route("/v1/guests", post(async |body: String| body));

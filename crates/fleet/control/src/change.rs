@@ -196,12 +196,11 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     let new = |name: &str, kept: &HashSet<&str>| !kept.contains(name);
     changes
         .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
-    let changed = |s: &&Switch| kept_switches.contains(&*s.name) && has_other_rules(from, (s, to));
-    let set_flows: Vec<Change> = to.switches.iter().filter(changed).cloned().map(Change::SetFlows).collect();
     let ports = to.ports.iter().filter(|p| new(&p.name, &kept_ports) && !is_early_port(&p.name));
     changes.extend(ports.cloned().map(Change::AddPort));
     // Once the ports that they name have their numbers.
-    changes.extend(set_flows);
+    let changed = |s: &&Switch| kept_switches.contains(&*s.name) && has_other_rules(from, (s, to));
+    changes.extend(to.switches.iter().filter(changed).cloned().map(Change::SetFlows));
     let swapped = |f: &&Function| {
         kept_functions.contains(&*f.name) && from.function(&f.name).is_some_and(|own| is_swapped(own, f))
     };

@@ -73,7 +73,7 @@ impl IntoResponse for Refused {
             }
             Refused::Broken(why) => (StatusCode::BAD_REQUEST, why),
         };
-        let mut response = (status, Json(ErrorBody { error, problems: Vec::new() })).into_response();
+        let mut response = (status, Json(ErrorBody::new(error))).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -14,6 +14,13 @@ pub struct ErrorBody {
     pub problems: Vec<ProblemView>,
 }
 
+impl ErrorBody {
+    /// An error that is not one of a fabric file.
+    pub fn new(error: impl ToString) -> ErrorBody {
+        ErrorBody { error: error.to_string(), problems: Vec::new() }
+    }
+}
+
 /// An error in a fabric file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProblemView {

@@ -129,7 +129,7 @@ pub(crate) fn extender_router(place: Placer) -> Router {
 /// Answers a request with an unsupported method.
 pub async fn not_so(method: Method) -> Response {
     let error = format!("{method} is not for this path; see /openapi.json");
-    (StatusCode::METHOD_NOT_ALLOWED, Json(ErrorBody { error, problems: Vec::new() })).into_response()
+    (StatusCode::METHOD_NOT_ALLOWED, Json(ErrorBody::new(error))).into_response()
 }
 
 async fn nowhere() -> Failed {
@@ -146,7 +146,7 @@ impl IntoResponse for Failed {
             Failed::Conflict(_) => StatusCode::CONFLICT,
             Failed::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
         };
-        (status, Json(ErrorBody { error: self.to_string(), problems: Vec::new() })).into_response()
+        (status, Json(ErrorBody::new(self))).into_response()
     }
 }
 

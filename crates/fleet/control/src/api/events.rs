@@ -1,7 +1,6 @@
 //! The path of events.
 
 use super::ErrorBody;
-use super::routes::error_body;
 use crate::engine::{Failure, Inbox};
 use crate::events::MOST_WATCHERS;
 use axum::extract::{Query, State};
@@ -83,7 +82,7 @@ async fn fabric_events(
         let what = format!(
             "{MOST_WATCHERS} clients follow events already; end one of them, or ask without `follow`"
         );
-        return Err(Failure::Request(StatusCode::SERVICE_UNAVAILABLE.as_u16(), error_body(what)));
+        return Err(Failure::Request(StatusCode::SERVICE_UNAVAILABLE.as_u16(), ErrorBody::new(what)));
     };
     let cut = cut.map(|Extension(cut)| cut).unwrap_or_default();
     let (feed, response) = Feed::new(cut, "text/event-stream");

@@ -1,7 +1,7 @@
 //! The paths of switches' flow tables.
 
 use super::ErrorBody;
-use super::routes::{ask, error_body, unread};
+use super::routes::unread;
 use crate::engine::{EngineRequest, Failure, FlowRequest, Inbox};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -146,7 +146,7 @@ async fn flows(
     Path(name): Path<String>,
     Query(Chosen { filter }): Query<Chosen>,
 ) -> Result<Json<FlowsView>, Failure> {
-    ask(&inbox, |answer| EngineRequest::Flows(name, FlowRequest::Dump(filter, answer))).await.map(Json)
+    inbox.ask(|answer| EngineRequest::Flows(name, FlowRequest::Dump(filter, answer))).await.map(Json)
 }
 
 /// Changes flows, groups and meters of a switch while frames pass: all changes at once, or none.
@@ -163,9 +163,9 @@ async fn change_flows(
 ) -> Result<Json<FlowsChanged>, Failure> {
     let Json(change) = change.map_err(unread)?;
     if change.changes.is_none() || change.rules.is_some() || change.dry_run {
-        return Err(Failure::Wrong(error_body("POST takes `changes`, and neither `rules` nor `dry_run`")));
+        return Err(Failure::wrong("POST takes `changes`, and neither `rules` nor `dry_run`"));
     }
-    ask(&inbox, |answer| EngineRequest::Flows(name, FlowRequest::Change(change, answer))).await.map(Json)
+    inbox.ask(|answer| EngineRequest::Flows(name, FlowRequest::Change(change, answer))).await.map(Json)
 }
 
 /// Makes the rules of the request those of a switch, at once. What stays keeps what was counted.
@@ -182,7 +182,7 @@ async fn replace_flows(
 ) -> Result<Json<FlowsChanged>, Failure> {
     let Json(change) = change.map_err(unread)?;
     if change.rules.is_none() || change.changes.is_some() || change.command.is_some() {
-        return Err(Failure::Wrong(error_body("PUT takes `rules`, and neither `changes` nor `command`")));
+        return Err(Failure::wrong("PUT takes `rules`, and neither `changes` nor `command`"));
     }
-    ask(&inbox, |answer| EngineRequest::Flows(name, FlowRequest::Change(change, answer))).await.map(Json)
+    inbox.ask(|answer| EngineRequest::Flows(name, FlowRequest::Change(change, answer))).await.map(Json)
 }

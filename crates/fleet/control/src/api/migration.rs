@@ -1,7 +1,7 @@
 //! The paths of guests that are migrated.
 
 use super::ErrorBody;
-use super::routes::{ask, error_body, unread};
+use super::routes::unread;
 use crate::engine::{Answer, EngineRequest, Failure, Inbox, MigrationRequest};
 use crate::guests::Started;
 use crate::migration::remote::Remote;
@@ -55,7 +55,7 @@ pub fn routes() -> Router<Inbox> {
 }
 
 async fn ask_about<T>(inbox: &Inbox, make: impl FnOnce(Answer<T>) -> MigrationRequest) -> Result<T, Failure> {
-    ask(inbox, |answer| EngineRequest::Migration(make(answer))).await
+    inbox.ask(|answer| EngineRequest::Migration(make(answer))).await
 }
 
 /// Moves a running QEMU guest to another fabric, whose file describes the same guest. The answer comes once that fabric
@@ -74,7 +74,7 @@ async fn migrate_guest(
 ) -> Result<(StatusCode, Json<MigrationView>), Failure> {
     let Json(new) = new.map_err(unread)?;
     let begun = tokio::spawn(async move {
-        let to = Remote::find(&new.to).map_err(|error| Failure::Wrong(error_body(error)))?;
+        let to = Remote::find(&new.to).map_err(Failure::wrong)?;
         let departing = ask_about(&inbox, |answer| MigrationRequest::Depart(name, new, answer)).await?;
         let progress = departing.progress.clone();
         let source = Source::new(departing, to, inbox);
@@ -86,12 +86,12 @@ async fn migrate_guest(
             }
         });
         let prepared = prepared.await.unwrap_or(Err(MigrationError::Down));
-        let (source, arrival) = prepared.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let (source, arrival) = prepared.map_err(Failure::conflict)?;
         tokio::task::spawn_blocking(move || source.run(&arrival));
         Ok::<_, Failure>(progress.view())
     });
     // The guest is prepared, and migrated, even if the client is gone.
-    let view = begun.await.map_err(|error| Failure::Conflict(error_body(error)))??;
+    let view = begun.await.map_err(Failure::conflict)??;
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
@@ -159,16 +159,16 @@ async fn prepare_guest(
         Ok(guest) => guest,
         Err(why) => {
             give_up(&inbox, &name, &ticket).await;
-            return Err(Failure::Conflict(error_body(format!("guest {name}: {why}"))));
+            return Err(Failure::conflict(format!("guest {name}: {why}")));
         }
     };
     let arriving = find(&inbox, &name, &ticket).await?;
     let Some(arriving) = arriving else {
-        return Err(Failure::Conflict(error_body("it has arrived already")));
+        return Err(Failure::conflict("it has arrived already"));
     };
     if let Err(error) = arrival::receive(guest, arriving.clone(), &folder, inbox.clone()) {
         give_up(&inbox, &name, &ticket).await;
-        return Err(Failure::Conflict(error_body(error)));
+        return Err(Failure::conflict(error));
     }
     Ok((StatusCode::CREATED, Json(arriving.view())))
 }
@@ -231,12 +231,12 @@ async fn activate_guest(
         body => Json::from_bytes(body).map_err(unread)?.0,
     };
     let Some(arriving) = find(&inbox, &name, &ticket).await? else { return Ok(StatusCode::NO_CONTENT) };
-    let guest = ask(&inbox, |answer| EngineRequest::Guest(name, answer)).await?;
+    let guest = inbox.ask(|answer| EngineRequest::Guest(name, answer)).await?;
     let engine = Handle::current();
     let activate = move || arrival::activate(&guest, &arriving, activation, (&inbox, &engine));
     let done = tokio::task::spawn_blocking(activate).await;
     let done = done.unwrap_or_else(|error| Err(error.to_string()));
-    done.map(|()| StatusCode::NO_CONTENT).map_err(|why| Failure::Conflict(error_body(why)))
+    done.map(|()| StatusCode::NO_CONTENT).map_err(Failure::conflict)
 }
 
 /// Gives up a guest that arrives. The answer comes once its QEMU has ended.

@@ -24,6 +24,7 @@ pub use objects::{NewPort, NewSwitch, PortChange};
 pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 pub use rates::{LinkRates, PortRates, RatesView};
 pub use ringway_scheduler::{ErrorBody, ProblemView};
+pub(crate) use routes::unread;
 pub use routes::{description, router};
 pub use trace::{
     CompletionView, DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView,

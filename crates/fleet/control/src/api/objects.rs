@@ -1,6 +1,6 @@
 //! The paths by which switches and ports are added and removed.
 
-use super::routes::{ask, unread};
+use super::routes::unread;
 use super::{ErrorBody, FabricView, PortView, SwitchView};
 use crate::engine::{EngineRequest, Failure, Inbox, ObjectOrder};
 use crate::file::{policy_keys, port_keys, switch_keys};
@@ -92,14 +92,14 @@ impl PartialSchema for NewPort {
 impl ToSchema for NewPort {}
 
 async fn order(inbox: &Inbox, order: ObjectOrder, done: StatusCode) -> Result<StatusCode, Failure> {
-    ask(inbox, |answer| EngineRequest::ChangeObjects(order, answer)).await.map(|()| done)
+    inbox.ask(|answer| EngineRequest::ChangeObjects(order, answer)).await.map(|()| done)
 }
 
 /// Every switch.
 #[utoipa::path(get, path = "/v1/switches",
     security(("token" = ["read"])), responses((status = 200, body = Vec<SwitchView>)))]
 async fn switches(State(inbox): State<Inbox>) -> Result<Json<Vec<SwitchView>>, Failure> {
-    let FabricView { switches, .. } = ask(&inbox, EngineRequest::Fabric).await?;
+    let FabricView { switches, .. } = inbox.ask(EngineRequest::Fabric).await?;
     Ok(Json(switches))
 }
 
@@ -154,9 +154,8 @@ async fn set_port(
 ) -> Result<Json<PortView>, Failure> {
     let Json(PortChange(keys)) = change.map_err(unread)?;
     order(&inbox, ObjectOrder::SetPort(name.clone(), keys), StatusCode::OK).await?;
-    let ports = ask(&inbox, EngineRequest::Ports).await?;
-    let gone =
-        || Failure::Conflict(ErrorBody { error: format!("port {name} is gone"), problems: Vec::new() });
+    let ports = inbox.ask(EngineRequest::Ports).await?;
+    let gone = || Failure::conflict(format!("port {name} is gone"));
     ports.into_iter().find(|port| port.name == name).map(Json).ok_or_else(gone)
 }
 

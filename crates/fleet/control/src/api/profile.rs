@@ -1,6 +1,6 @@
 //! The path of the data path's profile.
 
-use super::routes::{Sample, ask, sampled};
+use super::routes::{Sample, sampled};
 use super::{ErrorBody, FunctionView, GraphElement};
 use crate::engine::{EngineRequest, Failure, Inbox};
 use axum::extract::{Query, State};
@@ -104,7 +104,7 @@ async fn profile(
 ) -> Result<Json<ProfileView>, Failure> {
     let functions = if elements { running(&inbox).await? } else { Vec::new() };
     let lease = u64::try_from((sample.time() + SLACK).as_nanos()).unwrap_or(u64::MAX);
-    let before = ask(&inbox, |answer| EngineRequest::Profile(lease, answer)).await?;
+    let before = inbox.ask(|answer| EngineRequest::Profile(lease, answer)).await?;
     let graphs: Vec<_> = functions
         .into_iter()
         .map(|name| {
@@ -115,7 +115,7 @@ async fn profile(
         })
         .collect();
     tokio::time::sleep(sample.time()).await;
-    let after = ask(&inbox, |answer| EngineRequest::Profile(0, answer)).await?;
+    let after = inbox.ask(|answer| EngineRequest::Profile(0, answer)).await?;
     let mut view = ProfileView::between(&before, &after);
     for graph in graphs {
         // A function may have ended meanwhile.
@@ -133,7 +133,7 @@ async fn profile(
 
 /// The functions that run.
 async fn running(inbox: &Inbox) -> Result<Vec<String>, Failure> {
-    let all: Vec<FunctionView> = ask(inbox, EngineRequest::Functions).await?;
+    let all: Vec<FunctionView> = inbox.ask(EngineRequest::Functions).await?;
     Ok(all.into_iter().filter(|function| function.state == "running").map(|function| function.name).collect())
 }
 

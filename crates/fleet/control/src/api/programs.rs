@@ -1,6 +1,5 @@
 //! The paths of programs.
 
-use super::routes::ask;
 use super::{ErrorBody, ProgramView};
 use crate::engine::{EngineRequest, Failure, Inbox};
 use crate::programs::Order;
@@ -32,7 +31,7 @@ pub fn routes() -> Router<Inbox> {
 #[utoipa::path(get, path = "/v1/programs",
     security(("token" = ["read"])), responses((status = 200, body = Vec<ProgramView>)))]
 async fn programs(State(inbox): State<Inbox>) -> Result<Json<Vec<ProgramView>>, Failure> {
-    ask(&inbox, EngineRequest::Programs).await.map(Json)
+    inbox.ask(EngineRequest::Programs).await.map(Json)
 }
 
 /// Starts a program.
@@ -40,9 +39,8 @@ async fn programs(State(inbox): State<Inbox>) -> Result<Json<Vec<ProgramView>>, 
     params(("name" = String, Path, description = "The program")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn start_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::OrderProgram(name, Order::Start, answer))
-        .await
-        .map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::OrderProgram(name, Order::Start, answer)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Asks to end a program.
@@ -50,9 +48,8 @@ async fn start_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> 
     params(("name" = String, Path, description = "The program")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::OrderProgram(name, Order::Stop, answer))
-        .await
-        .map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::OrderProgram(name, Order::Stop, answer)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Asks to end, and starts again, a program.
@@ -63,7 +60,6 @@ async fn restart_program(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::OrderProgram(name, Order::Restart, answer))
-        .await
-        .map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::OrderProgram(name, Order::Restart, answer)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

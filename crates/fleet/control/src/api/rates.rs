@@ -1,6 +1,5 @@
 //! Rates of ports and links: one reader of the counters, once a second, for all who watch, and none if nobody does.
 
-use super::routes::error_body;
 use super::{Counts, ErrorBody, LinkView, PortView, StatsView};
 use crate::engine::{EngineRequest, Failure, Inbox};
 use axum::extract::State;
@@ -124,7 +123,7 @@ fn dropped(counts: &Counts) -> BTreeMap<String, u64> {
 /// The rates between two readings. What was added meanwhile counts from 0; a counter that began anew has the rate 0.
 fn between(before: &Reading, after: &Reading) -> RatesView {
     let seconds = after.stats.at.saturating_sub(before.stats.at).max(1) as f64 / 1e9;
-    // Three digits are enough, and short.
+    // One decimal place is enough, and short.
     let rate =
         |before: u64, after: u64| (after.saturating_sub(before) as f64 / seconds * 10.0).round() / 10.0;
     let earlier: BTreeMap<&str, &Counts> =
@@ -148,7 +147,7 @@ fn between(before: &Reading, after: &Reading) -> RatesView {
             dropped,
         }
     });
-    let lines = after.links.iter().flat_map(|link| {
+    let links = after.links.iter().flat_map(|link| {
         let old = before.links.iter().find(|old| old.name == link.name);
         link.directions.iter().enumerate().map(move |(index, new)| {
             let old = old.and_then(|old| old.directions.get(index));
@@ -164,7 +163,7 @@ fn between(before: &Reading, after: &Reading) -> RatesView {
             }
         })
     });
-    RatesView { time: since_1970(), seconds, ports: ports.collect(), links: lines.collect() }
+    RatesView { time: since_1970(), seconds, ports: ports.collect(), links: links.collect() }
 }
 
 fn reader() -> MutexGuard<'static, Option<Newest>> {
@@ -211,7 +210,7 @@ async fn read_all(inbox: Inbox, newest: Newest) {
 async fn rates(State(inbox): State<Inbox>, cut: Option<Extension<Cut>>) -> Result<Response, Failure> {
     let Ok(place) = WATCHERS.try_acquire() else {
         let what = format!("{MOST_WATCHERS} clients watch rates already; end one of them");
-        return Err(Failure::Request(StatusCode::SERVICE_UNAVAILABLE.as_u16(), error_body(what)));
+        return Err(Failure::Request(StatusCode::SERVICE_UNAVAILABLE.as_u16(), ErrorBody::new(what)));
     };
     let cut = cut.map(|Extension(cut)| cut).unwrap_or_default();
     let (feed, response) = Feed::new(cut, "text/event-stream");

@@ -6,7 +6,7 @@ use super::{
     NewConfiguration, NewFabric, NewFunction, NewSnapshot, PortView, SavedFabric, SnapshotView, StatsView,
     TableView, UsageView, usage as processes,
 };
-use crate::engine::{Answer, EngineRequest, Failure, Inbox};
+use crate::engine::{EngineRequest, Failure, Inbox};
 use crate::fabric_graph::{self as whole, Parts, Totals};
 use crate::file;
 use crate::function::graph;
@@ -157,18 +157,14 @@ pub fn router(inbox: Inbox) -> Router {
         .merge(super::rates::routes())
         .merge(super::trace::routes())
         .method_not_allowed_fallback(ringway_scheduler::not_so)
-        .fallback(async || Failure::Unknown(error_body("there is no such path; see /openapi.json")))
+        .fallback(async || Failure::unknown("there is no such path; see /openapi.json"))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(inbox)
 }
 
-pub(super) fn error_body(error: impl ToString) -> ErrorBody {
-    ErrorBody { error: error.to_string(), problems: Vec::new() }
-}
-
 /// The error for a request body that is not valid JSON or has the wrong form.
-pub(super) fn unread(rejection: JsonRejection) -> Failure {
-    Failure::Request(rejection.status().as_u16(), error_body(rejection.body_text()))
+pub(crate) fn unread(rejection: JsonRejection) -> Failure {
+    Failure::Request(rejection.status().as_u16(), ErrorBody::new(rejection.body_text()))
 }
 
 impl IntoResponse for Failure {
@@ -180,25 +176,17 @@ impl IntoResponse for Failure {
             Failure::Request(status, error_body) => {
                 (StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), error_body)
             }
-            Failure::Down => (StatusCode::SERVICE_UNAVAILABLE, error_body("the fabric is going down")),
+            Failure::Down => (StatusCode::SERVICE_UNAVAILABLE, ErrorBody::new("the fabric is going down")),
         };
         (status, Json(error_body)).into_response()
     }
-}
-
-/// Sends a request to the engine and waits for the answer.
-pub(super) async fn ask<T>(
-    inbox: &Inbox,
-    ask: impl FnOnce(Answer<T>) -> EngineRequest,
-) -> Result<T, Failure> {
-    inbox.ask(ask).await
 }
 
 /// The fabric as a whole.
 #[utoipa::path(get, path = "/v1/fabric",
     security(("token" = ["read"])), responses((status = 200, body = FabricView)))]
 async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Failure> {
-    ask(&inbox, EngineRequest::Fabric).await.map(Json)
+    inbox.ask(EngineRequest::Fabric).await.map(Json)
 }
 
 /// Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing.
@@ -213,7 +201,7 @@ async fn put_fabric(
     new: Result<Json<NewFabric>, JsonRejection>,
 ) -> Result<Json<Changes>, Failure> {
     let Json(new) = new.map_err(unread)?;
-    ask(&inbox, |answer| EngineRequest::Become(new, answer)).await.map(Json)
+    inbox.ask(|answer| EngineRequest::Become(new, answer)).await.map(Json)
 }
 
 /// The file that describes what runs: the last one, with what requests have changed since then.
@@ -221,14 +209,14 @@ async fn put_fabric(
     security(("token" = ["admin"])), responses((status = 200, body = SavedFabric),
     (status = 409, body = ErrorBody, description = "The last file can't be read any more")))]
 async fn saved_fabric(State(inbox): State<Inbox>) -> Result<Json<SavedFabric>, Failure> {
-    ask(&inbox, EngineRequest::Saved).await.map(Json)
+    inbox.ask(EngineRequest::Saved).await.map(Json)
 }
 
 /// Every port, in the order of the file.
 #[utoipa::path(get, path = "/v1/ports",
     security(("token" = ["read"])), responses((status = 200, body = Vec<PortView>)))]
 async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failure> {
-    ask(&inbox, EngineRequest::Ports).await.map(Json)
+    inbox.ask(EngineRequest::Ports).await.map(Json)
 }
 
 /// Accesses to the registers of a port's card, and its interrupts, since its client connected.
@@ -237,14 +225,14 @@ async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failur
     responses((status = 200, body = ExitsView), (status = 404, body = ErrorBody),
     (status = 409, body = ErrorBody, description = "Its kind has no registers")))]
 async fn exits(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<ExitsView>, Failure> {
-    ask(&inbox, |answer| EngineRequest::Exits(name, answer)).await.map(Json)
+    inbox.ask(|answer| EngineRequest::Exits(name, answer)).await.map(Json)
 }
 
 /// Every emulated link, with its settings and counters.
 #[utoipa::path(get, path = "/v1/links",
     security(("token" = ["read"])), responses((status = 200, body = Vec<LinkView>)))]
 async fn links(State(inbox): State<Inbox>) -> Result<Json<Vec<LinkView>>, Failure> {
-    ask(&inbox, EngineRequest::Links).await.map(Json)
+    inbox.ask(EngineRequest::Links).await.map(Json)
 }
 
 /// Changes settings of an emulated link while it runs. Frames under way arrive as before. A wrong value changes
@@ -260,7 +248,7 @@ async fn set_link(
     change: Result<Json<LinkChange>, JsonRejection>,
 ) -> Result<Json<LinkView>, Failure> {
     let Json(change) = change.map_err(unread)?;
-    ask(&inbox, |answer| EngineRequest::SetLink(name, change, answer)).await.map(Json)
+    inbox.ask(|answer| EngineRequest::SetLink(name, change, answer)).await.map(Json)
 }
 
 /// Turns a port's carrier on, as the file may say it by `carrier`.
@@ -282,32 +270,31 @@ async fn carrier_off(State(inbox): State<Inbox>, Path(name): Path<String>) -> Re
 }
 
 async fn set_carrier(inbox: &Inbox, name: String, carrier: bool) -> Result<StatusCode, Failure> {
-    ask(inbox, |answer| EngineRequest::SetCarrier(name, carrier, answer))
-        .await
-        .map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::SetCarrier(name, carrier, answer)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Every host, with its interfaces and programs.
 #[utoipa::path(get, path = "/v1/hosts",
     security(("token" = ["read"])), responses((status = 200, body = Vec<HostView>)))]
 async fn fabric_hosts(State(inbox): State<Inbox>) -> Result<Json<Vec<HostView>>, Failure> {
-    ask(&inbox, EngineRequest::Hosts).await.map(Json)
+    inbox.ask(EngineRequest::Hosts).await.map(Json)
 }
 
 /// Counters of every port. Reading them costs the data path nothing.
 #[utoipa::path(get, path = "/v1/stats",
     security(("token" = ["read"])), responses((status = 200, body = StatsView)))]
 async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Failure> {
-    ask(&inbox, EngineRequest::Stats).await.map(Json)
+    inbox.ask(EngineRequest::Stats).await.map(Json)
 }
 
 /// Processor time and memory of every guest, function and process of the fabric.
 #[utoipa::path(get, path = "/v1/usage",
     security(("token" = ["read"])), responses((status = 200, body = UsageView)))]
 async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
-    let fabric = ask(&inbox, EngineRequest::Fabric).await?;
-    let guests = ask(&inbox, EngineRequest::Guests).await?;
-    let functions = ask(&inbox, EngineRequest::Functions).await?;
+    let fabric = inbox.ask(EngineRequest::Fabric).await?;
+    let guests = inbox.ask(EngineRequest::Guests).await?;
+    let functions = inbox.ask(EngineRequest::Functions).await?;
     // With many functions, reading takes a while.
     let view = tokio::task::spawn_blocking(move || processes::usage(&fabric, guests, functions)).await;
     view.map(Json).map_err(|_| Failure::Down)
@@ -318,7 +305,7 @@ async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
     params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = TableView), (status = 404, body = ErrorBody)))]
 async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Failure> {
-    ask(&inbox, |answer| EngineRequest::Table(name, answer)).await.map(Json)
+    inbox.ask(|answer| EngineRequest::Table(name, answer)).await.map(Json)
 }
 
 /// The members of groups that a switch knows, if it snoops.
@@ -326,14 +313,14 @@ async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<J
     params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = GroupsView), (status = 404, body = ErrorBody)))]
 async fn groups(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<GroupsView>, Failure> {
-    ask(&inbox, |answer| EngineRequest::Groups(name, answer)).await.map(Json)
+    inbox.ask(|answer| EngineRequest::Groups(name, answer)).await.map(Json)
 }
 
 /// Every guest.
 #[utoipa::path(get, path = "/v1/guests",
     security(("token" = ["read"])), responses((status = 200, body = Vec<GuestView>)))]
 async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Failure> {
-    ask(&inbox, EngineRequest::Guests).await.map(Json)
+    inbox.ask(EngineRequest::Guests).await.map(Json)
 }
 
 /// Starts a guest. It boots after the answer.
@@ -341,7 +328,7 @@ async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Fail
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::StartGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::StartGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Stops a guest. It powers off after the answer.
@@ -349,7 +336,7 @@ async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Re
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::StopGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::StopGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Runs a shell command in a guest. The answer comes when the command has ended.
@@ -364,11 +351,9 @@ async fn exec(
     exec: Result<Json<Exec>, JsonRejection>,
 ) -> Result<Json<ExecView>, Failure> {
     let Json(exec) = exec.map_err(unread)?;
-    let guest = ask(&inbox, |answer| EngineRequest::Guest(name, answer)).await?;
+    let guest = inbox.ask(|answer| EngineRequest::Guest(name, answer)).await?;
     let room = COMMANDS.try_acquire().map_err(|_| {
-        Failure::Conflict(error_body(format!(
-            "{MOST_COMMANDS} commands run in guests; wait until one has ended"
-        )))
+        Failure::conflict(format!("{MOST_COMMANDS} commands run in guests; wait until one has ended"))
     })?;
     let bound = Duration::from_secs(exec.timeout.clamp(1, LONGEST));
     let ran = tokio::task::spawn_blocking(move || {
@@ -378,10 +363,12 @@ async fn exec(
         ran
     });
     let ran = ran.await;
-    let ran = ran.map_err(|error| Failure::Conflict(error_body(error)))?;
+    let ran = ran.map_err(Failure::conflict)?;
     let output = ran.map_err(|error| match error {
-        Error::Timeout { .. } => Failure::Request(StatusCode::GATEWAY_TIMEOUT.as_u16(), error_body(error)),
-        _ => Failure::Conflict(error_body(error)),
+        Error::Timeout { .. } => {
+            Failure::Request(StatusCode::GATEWAY_TIMEOUT.as_u16(), ErrorBody::new(error))
+        }
+        _ => Failure::conflict(error),
     })?;
     Ok(Json(ExecView { status: output.status, text: output.text }))
 }
@@ -390,14 +377,14 @@ async fn exec(
 #[utoipa::path(get, path = "/v1/chains",
     security(("token" = ["read"])), responses((status = 200, body = Vec<ChainView>)))]
 async fn chains(State(inbox): State<Inbox>) -> Result<Json<Vec<ChainView>>, Failure> {
-    ask(&inbox, EngineRequest::Chains).await.map(Json)
+    inbox.ask(EngineRequest::Chains).await.map(Json)
 }
 
 /// Every function.
 #[utoipa::path(get, path = "/v1/functions",
     security(("token" = ["read"])), responses((status = 200, body = Vec<FunctionView>)))]
 async fn functions(State(inbox): State<Inbox>) -> Result<Json<Vec<FunctionView>>, Failure> {
-    ask(&inbox, EngineRequest::Functions).await.map(Json)
+    inbox.ask(EngineRequest::Functions).await.map(Json)
 }
 
 /// Starts a function. Its configuration runs after the answer.
@@ -405,7 +392,7 @@ async fn functions(State(inbox): State<Inbox>) -> Result<Json<Vec<FunctionView>>
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::StartFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::StartFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Stops a function. Its process ends after the answer.
@@ -413,7 +400,7 @@ async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) ->
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::StopFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::StopFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Creates a function and starts it. It exists only if its configuration starts; a refused request changes nothing.
@@ -428,10 +415,9 @@ async fn create_function(
 ) -> Result<StatusCode, Failure> {
     let Json(NewFunction(keys)) = new.map_err(unread)?;
     // Long keys are parsed on this request's thread.
-    let new = file::describe_function(keys).map_err(|wrong| Failure::Wrong(error_body(wrong)))?;
-    ask(&inbox, |answer| EngineRequest::CreateFunction(Box::new(new), answer))
-        .await
-        .map(|()| StatusCode::CREATED)
+    let new = file::describe_function(keys).map_err(Failure::wrong)?;
+    inbox.ask(|answer| EngineRequest::CreateFunction(Box::new(new), answer)).await?;
+    Ok(StatusCode::CREATED)
 }
 
 /// Stops a function and forgets it.
@@ -442,7 +428,7 @@ async fn destroy_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::DestroyFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::DestroyFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Suspends a function: its process keeps its state, and its ports drop frames once their rings are full.
@@ -453,9 +439,8 @@ async fn suspend_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::SuspendFunction(name, true, answer))
-        .await
-        .map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::SuspendFunction(name, true, answer)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Lets a suspended function go on.
@@ -466,9 +451,8 @@ async fn resume_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::SuspendFunction(name, false, answer))
-        .await
-        .map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::SuspendFunction(name, false, answer)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// How long a guest may take to get ready for a snapshot.
@@ -491,15 +475,15 @@ async fn snapshot_function(
     let late = format!("the guest of {name} does not take part within {} s", POSE.as_secs());
     // Attack: a guest that never gets ready.
     let taken =
-        tokio::time::timeout(POSE, ask(&inbox, |answer| EngineRequest::Snapshot(name, new, answer))).await;
-    taken.unwrap_or_else(|_| Err(Failure::Conflict(error_body(late)))).map(|()| StatusCode::CREATED)
+        tokio::time::timeout(POSE, inbox.ask(|answer| EngineRequest::Snapshot(name, new, answer))).await;
+    taken.unwrap_or_else(|_| Err(Failure::conflict(late))).map(|()| StatusCode::CREATED)
 }
 
 /// Every snapshot.
 #[utoipa::path(get, path = "/v1/snapshots",
     security(("token" = ["read"])), responses((status = 200, body = Vec<SnapshotView>)))]
 async fn snapshots(State(inbox): State<Inbox>) -> Result<Json<Vec<SnapshotView>>, Failure> {
-    ask(&inbox, EngineRequest::Snapshots).await.map(Json)
+    inbox.ask(EngineRequest::Snapshots).await.map(Json)
 }
 
 /// Removes a snapshot. Its clones run on.
@@ -510,7 +494,7 @@ async fn forget_snapshot(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| EngineRequest::Forget(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(|answer| EngineRequest::Forget(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Creates a function that goes on from a snapshot, and shares its memory until it writes it. Its restarts go on from
@@ -527,7 +511,7 @@ async fn clone_snapshot(
     new: Result<Json<NewClone>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(new) = new.map_err(unread)?;
-    ask(&inbox, |answer| EngineRequest::Clone(name, new, answer)).await.map(|()| StatusCode::CREATED)
+    inbox.ask(|answer| EngineRequest::Clone(name, new, answer)).await.map(|()| StatusCode::CREATED)
 }
 
 /// Stops a function in a VM between two frames, so that it can go on in another fabric of this host, to which the
@@ -542,8 +526,8 @@ async fn depart_function(
 ) -> Result<Json<Departure>, Failure> {
     let late = format!("the guest of {name} does not take part within {} s", POSE.as_secs());
     // Attack: a guest that never gets ready.
-    let left = tokio::time::timeout(POSE, ask(&inbox, |answer| EngineRequest::Depart(name, answer))).await;
-    left.unwrap_or_else(|_| Err(Failure::Conflict(error_body(late)))).map(Json)
+    let left = tokio::time::timeout(POSE, inbox.ask(|answer| EngineRequest::Depart(name, answer))).await;
+    left.unwrap_or_else(|_| Err(Failure::conflict(late))).map(Json)
 }
 
 /// Lets a function of another fabric of this host go on here, with its state. This fabric needs ring ports of the same
@@ -558,10 +542,9 @@ async fn arrive_function(
 ) -> Result<StatusCode, Failure> {
     let Json(departure) = departure.map_err(unread)?;
     // A long description is parsed on this request's thread.
-    let function = Functions::described(&departure).map_err(|wrong| Failure::Wrong(error_body(wrong)))?;
-    ask(&inbox, |answer| EngineRequest::Arrive(departure, Box::new(function), answer))
-        .await
-        .map(|()| StatusCode::CREATED)
+    let function = Functions::described(&departure).map_err(Failure::wrong)?;
+    inbox.ask(|answer| EngineRequest::Arrive(departure, Box::new(function), answer)).await?;
+    Ok(StatusCode::CREATED)
 }
 
 /// Replaces the configuration of a running function; elements of the same name and class keep their state. A refused
@@ -578,11 +561,11 @@ async fn update_function(
     new: Result<Json<NewConfiguration>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(NewConfiguration { configuration, source }) = new.map_err(unread)?;
-    let source = file::source(source.map(Value::from)).map_err(|wrong| Failure::Wrong(error_body(wrong)))?;
+    let source = file::source(source.map(Value::from)).map_err(Failure::wrong)?;
     let configuration = Configuration { file: None, source, text: configuration };
     let further = format!("{name}/");
     let is_further = |one: &FunctionView| one.name.starts_with(&further);
-    let all: Vec<FunctionView> = ask(&inbox, EngineRequest::Functions).await?;
+    let all: Vec<FunctionView> = inbox.ask(EngineRequest::Functions).await?;
     let others: Vec<FunctionView> = all.into_iter().filter(is_further).collect();
     if let Some(one) = others.iter().find(|one| one.state == "suspended") {
         return Err(FunctionError::Suspended(one.name.clone()).into());
@@ -605,15 +588,15 @@ async fn update_one(
 ) -> Result<(), Failure> {
     let mut launch = 0;
     if runs {
-        let (socket, number) = ask(inbox, |answer| EngineRequest::Handlers(name.clone(), answer)).await?;
+        let (socket, number) = inbox.ask(|answer| EngineRequest::Handlers(name.clone(), answer)).await?;
         launch = number;
         let written = handlers::write(&socket, "hotconfig", configuration.text.as_bytes()).await;
         written.map_err(|error| match error {
-            HandlerError::Refused(why) => Failure::Wrong(error_body(refusal(&name, &why))),
+            HandlerError::Refused(why) => Failure::wrong(refusal(&name, &why)),
             error => error.into(),
         })?;
     }
-    ask(inbox, |answer| EngineRequest::UpdatedFunction(name, launch, configuration.clone(), answer)).await
+    inbox.ask(|answer| EngineRequest::UpdatedFunction(name, launch, configuration.clone(), answer)).await
 }
 
 /// How long packets are counted.
@@ -638,8 +621,8 @@ impl Sample {
 
 async fn totals(inbox: &Inbox) -> Result<Totals, Failure> {
     Ok(Totals {
-        stats: ask(inbox, EngineRequest::Stats).await?,
-        links: ask(inbox, EngineRequest::Links).await?,
+        stats: inbox.ask(EngineRequest::Stats).await?,
+        links: inbox.ask(EngineRequest::Links).await?,
     })
 }
 
@@ -648,12 +631,12 @@ async fn drawn(inbox: &Inbox, sample: &Sample) -> Result<(String, FabricGraphVie
     let before = totals(inbox).await?;
     tokio::time::sleep(sample.time()).await;
     let parts = Parts {
-        fabric: ask(inbox, EngineRequest::Fabric).await?,
-        ports: ask(inbox, EngineRequest::Ports).await?,
-        hosts: ask(inbox, EngineRequest::Hosts).await?,
-        guests: ask(inbox, EngineRequest::Guests).await?,
-        functions: ask(inbox, EngineRequest::Functions).await?,
-        chains: ask(inbox, EngineRequest::Chains).await?,
+        fabric: inbox.ask(EngineRequest::Fabric).await?,
+        ports: inbox.ask(EngineRequest::Ports).await?,
+        hosts: inbox.ask(EngineRequest::Hosts).await?,
+        guests: inbox.ask(EngineRequest::Guests).await?,
+        functions: inbox.ask(EngineRequest::Functions).await?,
+        chains: inbox.ask(EngineRequest::Chains).await?,
     };
     let graph = whole::graph(&parts, &before, &totals(inbox).await?);
     Ok((parts.fabric.name, graph))
@@ -679,11 +662,11 @@ async fn fabric_svg(State(inbox): State<Inbox>, Query(sample): Query<Sample>) ->
 }
 
 pub(super) async fn sampled(inbox: &Inbox, name: String, sample: Sample) -> Result<GraphView, Failure> {
-    let (socket, _) = ask(inbox, |answer| EngineRequest::Handlers(name, answer)).await?;
+    let (socket, _) = inbox.ask(|answer| EngineRequest::Handlers(name, answer)).await?;
     let time = sample.time();
     // A task of its own ends the profile even if the client disconnects.
     let sample = tokio::spawn(async move { graph::sample(&socket, time).await });
-    Ok(sample.await.map_err(|error| Failure::Conflict(error_body(error)))??)
+    Ok(sample.await.map_err(Failure::conflict)??)
 }
 
 /// Counts a running function's packets for a while. Returns its graph.
@@ -716,8 +699,8 @@ async fn function_svg(
 impl From<HandlerError> for Failure {
     fn from(error: HandlerError) -> Failure {
         match error {
-            HandlerError::Unknown(_) => Failure::Unknown(error_body(error)),
-            HandlerError::Refused(_) | HandlerError::Silent(_) => Failure::Conflict(error_body(error)),
+            HandlerError::Unknown(_) => Failure::unknown(error),
+            HandlerError::Refused(_) | HandlerError::Silent(_) => Failure::conflict(error),
         }
     }
 }
@@ -732,7 +715,7 @@ async fn read_handler(
     State(inbox): State<Inbox>,
     Path((name, handler)): Path<(String, String)>,
 ) -> Result<Json<HandlerValue>, Failure> {
-    let (socket, _) = ask(&inbox, |answer| EngineRequest::Handlers(name, answer)).await?;
+    let (socket, _) = inbox.ask(|answer| EngineRequest::Handlers(name, answer)).await?;
     let value = handlers::read(&socket, &handler).await?;
     Ok(Json(HandlerValue { value: String::from_utf8_lossy(&value).into_owned() }))
 }
@@ -750,7 +733,7 @@ async fn write_handler(
     value: Result<Json<HandlerValue>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(value) = value.map_err(unread)?;
-    let (socket, _) = ask(&inbox, |answer| EngineRequest::Handlers(name, answer)).await?;
+    let (socket, _) = inbox.ask(|answer| EngineRequest::Handlers(name, answer)).await?;
     handlers::write(&socket, &handler, value.value.as_bytes()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -759,5 +742,5 @@ async fn write_handler(
 #[utoipa::path(post, path = "/v1/shutdown",
     security(("token" = ["admin"])), responses((status = 204)))]
 async fn shutdown(State(inbox): State<Inbox>) -> Result<StatusCode, Failure> {
-    ask(&inbox, EngineRequest::Shutdown).await.map(|()| StatusCode::NO_CONTENT)
+    inbox.ask(EngineRequest::Shutdown).await.map(|()| StatusCode::NO_CONTENT)
 }

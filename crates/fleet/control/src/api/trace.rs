@@ -1,7 +1,6 @@
 //! Tracing a frame: the path, and its JSON.
 
 use super::ErrorBody;
-use super::routes::error_body;
 use crate::engine::{Failure, Inbox};
 use crate::tcp_api::Caller;
 use crate::trace;
@@ -286,7 +285,7 @@ async fn trace_frame(
     let Json(new) = new.map_err(super::routes::unread)?;
     if let Some(Extension(caller)) = caller.filter(|caller| new.inject && !caller.may_operate()) {
         let what = format!("sending a frame needs the role operate; token {} has another one", caller.name);
-        return Err(Failure::Request(403, error_body(what)));
+        return Err(Failure::Request(403, ErrorBody::new(what)));
     }
     trace::trace(&inbox, name, &new).await.map(Json)
 }

@@ -1,6 +1,5 @@
 //! Captures while they run.
 
-use super::command::error_body;
 use super::{Engine, EngineError, Failure};
 use crate::captures::{Begun, CaptureRequest};
 use crate::kinds;
@@ -31,25 +30,24 @@ impl Engine {
     pub(super) async fn begin_capture(&mut self, request: CaptureRequest) -> Result<Begun, Failure> {
         let CaptureRequest { capture, buffer } = request;
         self.check_capture(&capture)?;
-        let failed = |error: &dyn std::fmt::Display| Failure::Conflict(error_body(error));
         let buffer = buffer.clamp(BUFFER.0, BUFFER.1) as usize;
         // A worker more than there are: one whose thread is blocked may have its lane locked.
         let geometry = Geometry::new(self.fabric.workers.len() + 1, capture.ports.len(), buffer);
-        let memory = capture_memory(&geometry).map_err(|error| failed(&error))?;
+        let memory = capture_memory(&geometry).map_err(Failure::conflict)?;
         let copies = memory.try_clone().and_then(|first| Ok((first, memory.try_clone()?)));
-        let (sent, returned) = copies.map_err(|error| failed(&error))?;
+        let (sent, returned) = copies.map_err(Failure::conflict)?;
         self.captures.last += 1;
         let number = self.captures.last;
         let begin = Request::Capture { number, capture: capture.clone() };
         let begun = self.call_with("the capture", begin, vec![sent]).await;
-        begun.map_err(|error| failed(&error))?;
+        begun.map_err(Failure::conflict)?;
         tracing::info!(number, ports = capture.ports.join(" "), filter = capture.filter, "a capture began");
         self.captures.running.insert(number, Running { capture, memory });
         Ok(Begun { number, memory: returned })
     }
 
     fn check_capture(&self, capture: &Capture) -> Result<(), Failure> {
-        let wrong = |what: String| Err(Failure::Wrong(error_body(what)));
+        let wrong = |what: String| Err(Failure::wrong(what));
         if self.captures.running.len() >= CAPTURES {
             return wrong(format!("{CAPTURES} captures run, which is the most; end one"));
         }

@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 pub enum Failure {
     /// The named object does not exist.
     Unknown(ErrorBody),
-    /// The fabric file has errors.
+    /// The request or the fabric file has errors.
     Wrong(ErrorBody),
     /// The request conflicts with the current state.
     Conflict(ErrorBody),
@@ -41,6 +41,21 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// [`Failure::Unknown`] with this reason.
+    pub fn unknown(error: impl ToString) -> Failure {
+        Failure::Unknown(ErrorBody::new(error))
+    }
+
+    /// [`Failure::Wrong`] with this reason.
+    pub fn wrong(error: impl ToString) -> Failure {
+        Failure::Wrong(ErrorBody::new(error))
+    }
+
+    /// [`Failure::Conflict`] with this reason.
+    pub fn conflict(error: impl ToString) -> Failure {
+        Failure::Conflict(ErrorBody::new(error))
+    }
+
     /// The reason, for people.
     pub fn reason(self) -> String {
         match self {
@@ -151,10 +166,6 @@ pub enum EngineRequest {
     Shutdown(Answer<()>),
 }
 
-pub(super) fn error_body(error: impl std::fmt::Display) -> ErrorBody {
-    ErrorBody { error: error.to_string(), problems: Vec::new() }
-}
-
 impl Engine {
     /// Answers a query; an order is returned unchanged.
     pub(super) async fn question(&mut self, ask: EngineRequest) -> Option<EngineRequest> {
@@ -164,12 +175,10 @@ impl Engine {
             EngineRequest::Running(answer) => drop(answer.send(Ok(Box::new(self.running())))),
             EngineRequest::Described(answer) => drop(answer.send(Ok(Box::new(self.fabric.clone())))),
             EngineRequest::Ports(answer) => drop(answer.send(Ok(self.port_views().await))),
-            EngineRequest::Stats(answer) => {
-                drop(answer.send(self.stats().map_err(|error| Failure::Conflict(error_body(error)))))
-            }
+            EngineRequest::Stats(answer) => drop(answer.send(self.stats().map_err(Failure::conflict))),
             EngineRequest::Links(answer) => {
                 let views = self.link_views().await;
-                drop(answer.send(views.map_err(|error| Failure::Conflict(error_body(error)))));
+                drop(answer.send(views.map_err(Failure::conflict)));
             }
             EngineRequest::AddressCounts(answer) => drop(answer.send(Ok(self.address_counts().await))),
             EngineRequest::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
@@ -248,7 +257,7 @@ impl Engine {
             EngineRequest::Snapshot(name, new, answer) => match names::name(&new) {
                 Ok(_) => self.functions.snapshot(&name, &new, answer),
                 Err((what, fix)) => {
-                    drop(answer.send(Err(Failure::Wrong(error_body(format!("{what}; {fix}"))))));
+                    drop(answer.send(Err(Failure::wrong(format!("{what}; {fix}")))));
                 }
             },
             EngineRequest::Forget(name, answer) => {
@@ -284,8 +293,7 @@ impl Engine {
     }
 
     pub(super) fn port(&self, name: &str) -> Result<&Port, Failure> {
-        let unknown =
-            || Failure::Unknown(error_body(format!("there is no port \"{name}\"; see `ringway ps`")));
+        let unknown = || Failure::unknown(format!("there is no port \"{name}\"; see `ringway ps`"));
         self.fabric.port(name).ok_or_else(unknown)
     }
 
@@ -296,31 +304,31 @@ impl Engine {
         }
         let changed = kinds::find(port.kind.name(), self.host.kinds);
         let changed = changed.and_then(|kind| kind.with_carrier(&port, carrier)).ok_or_else(|| {
-            Failure::Conflict(error_body(format!(
+            Failure::conflict(format!(
                 "port \"{name}\" has no carrier; ports of kinds \"e1000\" and \"vhost-user\" have"
-            )))
+            ))
         })?;
         let mut target = self.fabric.clone();
         target.ports.iter_mut().filter(|port| port.name == name).for_each(|port| port.clone_from(&changed));
-        self.move_to(&target).await.map(drop).map_err(|error| Failure::Conflict(error_body(error)))
+        self.move_to(&target).await.map(drop).map_err(Failure::conflict)
     }
 
     async fn exits(&mut self, name: String) -> Result<ExitsView, Failure> {
         self.port(&name)?;
         let reply = self.call(&name, Request::Exits { port: name.clone() }).await;
-        match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
+        match reply.map_err(Failure::conflict)? {
             Reply::Exits(Some(exits)) => Ok(ExitsView::of(name, exits)),
-            _ => Err(Failure::Conflict(error_body(format!(
+            _ => Err(Failure::conflict(format!(
                 "port \"{name}\" has no registers; ports of kind \"e1000\" have"
-            )))),
+            ))),
         }
     }
 
     async fn profile(&mut self, time: u64) -> Result<Profile, Failure> {
         let reply = self.call("the profile", Request::Profile { time }).await;
-        match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
+        match reply.map_err(Failure::conflict)? {
             Reply::Profile(profile) => Ok(profile),
-            _ => Err(Failure::Conflict(error_body("the data process has no profile"))),
+            _ => Err(Failure::conflict("the data process has no profile")),
         }
     }
 
@@ -329,9 +337,7 @@ impl Engine {
         if !self.fabric.switches.iter().any(|switch| switch.name == name) {
             let names: Vec<&str> = self.fabric.switches.iter().map(|switch| &*switch.name).collect();
             let known = if names.is_empty() { "none".into() } else { names.join(", ") };
-            return Err(Failure::Unknown(error_body(format!(
-                "there is no switch \"{name}\"; there is {known}"
-            ))));
+            return Err(Failure::unknown(format!("there is no switch \"{name}\"; there is {known}")));
         }
         Ok(())
     }
@@ -339,7 +345,7 @@ impl Engine {
     async fn groups(&mut self, name: String) -> Result<GroupsView, Failure> {
         self.has_switch(&name)?;
         let reply = self.call(&name, Request::Groups { switch: name.clone() }).await;
-        let known = match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
+        let known = match reply.map_err(Failure::conflict)? {
             Reply::Groups(known) => known,
             _ => None,
         };
@@ -356,7 +362,7 @@ impl Engine {
     async fn table(&mut self, name: String) -> Result<TableView, Failure> {
         self.has_switch(&name)?;
         let reply = self.call(&name, Request::Table { switch: name.clone() }).await;
-        let entries = match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
+        let entries = match reply.map_err(Failure::conflict)? {
             Reply::Table(entries) => entries,
             _ => Vec::new(),
         };
@@ -377,7 +383,7 @@ impl Engine {
         };
         let function = match function {
             Ok(function) => function,
-            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(error_body(wrong))))),
+            Err(wrong) => return drop(answer.send(Err(Failure::wrong(wrong)))),
         };
         let folder = self.run.functions();
         if function.start && !function.first_frame {
@@ -419,7 +425,7 @@ impl Engine {
             Err(error) => return drop(answer.send(Err(error.into()))),
         };
         if let Err(wrong) = file::check_function(&function, &mut self.fabric, &self.host) {
-            return drop(answer.send(Err(Failure::Wrong(error_body(wrong)))));
+            return drop(answer.send(Err(Failure::wrong(wrong))));
         }
         let folder = self.run.functions();
         if self.functions.create_clone(snapshot, &function, &self.fabric, &folder, answer) {
@@ -441,7 +447,7 @@ impl Engine {
     fn arrive(&mut self, departure: Departure, function: Function, answer: Answer<()>) {
         let taken = match self.arriving(departure, &function) {
             Ok(taken) => taken,
-            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(error_body(wrong))))),
+            Err(wrong) => return drop(answer.send(Err(Failure::wrong(wrong)))),
         };
         let folder = self.run.functions();
         if self.functions.arrive(taken, &function, &self.fabric, &folder, answer) {
@@ -488,7 +494,7 @@ impl Engine {
     /// The changes that would lead to another state.
     fn differences(&self, target: &Fabric) -> Result<Changes, Failure> {
         if let Some(what) = change::fixed(&self.fabric, target) {
-            return Err(Failure::Conflict(error_body(EngineError::Fixed(what))));
+            return Err(Failure::conflict(EngineError::Fixed(what)));
         }
         let changes = change::between(&self.fabric, target, self.host.kinds);
         let mut changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
@@ -508,8 +514,7 @@ impl Engine {
                 |problems| ErrorBody { error: problems.to_string(), problems: ProblemView::list(&problems) },
             )
         });
-        let read =
-            self.await_with_queries(read).await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let read = self.await_with_queries(read).await.map_err(Failure::conflict)?;
         let target = read.map_err(Failure::Wrong)?;
         let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
         let mut target = target.resolve(self.run.path(), folder);
@@ -520,7 +525,7 @@ impl Engine {
         if new.dry_run {
             return self.differences(&target);
         }
-        let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let changes = self.move_to(&target).await.map_err(Failure::conflict)?;
         (self.file, self.text, self.is_changed) = (new.file, new.text, true);
         self.added.clear();
         self.note(EventKind::Apply, &self.file, &format!("{} changes", changes.len()));
@@ -536,8 +541,8 @@ impl Engine {
 
 pub(super) fn guest_failure(error: GuestError) -> Failure {
     match error {
-        GuestError::Unknown(_) => Failure::Unknown(error_body(error)),
-        _ => Failure::Conflict(error_body(error)),
+        GuestError::Unknown(_) => Failure::unknown(error),
+        _ => Failure::conflict(error),
     }
 }
 
@@ -545,12 +550,12 @@ impl From<FunctionError> for Failure {
     fn from(error: FunctionError) -> Failure {
         match error {
             FunctionError::Unknown(_) | FunctionError::Snapshot(SnapshotError::Unknown(_)) => {
-                Failure::Unknown(error_body(error))
+                Failure::unknown(error)
             }
             FunctionError::Stillborn(..) | FunctionError::Snapshot(SnapshotError::Ports { .. }) => {
-                Failure::Wrong(error_body(error))
+                Failure::wrong(error)
             }
-            _ => Failure::Conflict(error_body(error)),
+            _ => Failure::conflict(error),
         }
     }
 }

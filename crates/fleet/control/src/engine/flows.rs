@@ -1,8 +1,7 @@
 //! Flow tables of switches. `control` has the rules too: a `data` process that is started again gets them from here,
 //! and another `control` process from `data`, or from the description of the fabric.
 
-use super::command::{Answer, Failure, error_body};
-use super::{Engine, EngineError};
+use super::{Answer, Engine, EngineError, Failure};
 use crate::api::{FlowPortView, FlowView, FlowsChange, FlowsChanged, FlowsView, MeterView};
 use crate::change;
 use crate::data::DataError;
@@ -41,6 +40,11 @@ impl FlowSwitch {
         self.tables.rules().show(&self.ports.names())
     }
 
+    /// The rules as a file has them, if they are few; others are those of the flows, groups and meters.
+    fn rules_of_few(&self) -> String {
+        if self.tables.current().len() <= FEW { self.rules() } else { String::new() }
+    }
+
     fn replace(&mut self, text: &str) -> Result<Vec<String>, String> {
         let rules = Rules::read(text, &self.ports).map_err(|error| error.to_string())?;
         let before = self.tables.current().version();
@@ -76,14 +80,6 @@ pub enum FlowRequest {
     Dump(String, Answer<FlowsView>),
     /// A change.
     Change(FlowsChange, Answer<FlowsChanged>),
-}
-
-fn wrong(what: impl std::fmt::Display) -> Failure {
-    Failure::Wrong(error_body(what))
-}
-
-fn conflict(what: impl std::fmt::Display) -> Failure {
-    Failure::Conflict(error_body(what))
 }
 
 impl Engine {
@@ -142,15 +138,14 @@ impl Engine {
     }
 
     /// Makes rules those of a switch. What stays keeps what was counted.
-    pub(super) async fn set_flows(&mut self, switch: &Switch) -> Result<Vec<String>, EngineError> {
+    pub(super) async fn set_flows(&mut self, switch: &Switch) -> Result<(), EngineError> {
         let (name, rules) = (&switch.name, settings(switch).unwrap_or_default().rules);
         let refused = |what| EngineError::Flows(name.clone(), what);
-        let Some(own) = self.flows.get_mut(name) else { return Ok(Vec::new()) };
+        let Some(own) = self.flows.get_mut(name) else { return Ok(()) };
         let former = own.tables.current().clone();
-        let difference = own.replace(&rules).map_err(refused)?;
+        own.replace(&rules).map_err(refused)?;
         let order = FlowOrder::Replace(own.rules());
-        self.change_in_data(name, order, former).await?;
-        Ok(difference)
+        self.change_in_data(name, order, former).await.map(drop)
     }
 
     /// Sends a change to `data`. If that refuses it, the rules are the former ones again, or those of `data`.
@@ -194,17 +189,17 @@ impl Engine {
     fn flow_switch(&mut self, name: &str) -> Result<&mut FlowSwitch, Failure> {
         self.has_switch(name)?;
         let without =
-            || conflict(format!("switch \"{name}\" has no flow tables: its lookup is not \"flow\""));
+            || Failure::conflict(format!("switch \"{name}\" has no flow tables: its lookup is not \"flow\""));
         self.flows.get_mut(name).ok_or_else(without)
     }
 
     async fn flows_view(&mut self, name: String, filter: String) -> Result<FlowsView, Failure> {
         let own = self.flow_switch(&name)?;
-        FlowFilter::read(&filter, false, &own.ports).map_err(wrong)?;
+        FlowFilter::read(&filter, false, &own.ports).map_err(Failure::wrong)?;
         let order = FlowOrder::Dump { filter };
         let reply = self.call(&name, Request::Flows { switch: name.clone(), order }).await;
-        let Reply::Flows(state) = reply.map_err(conflict)? else {
-            return Err(conflict("the data process gave another answer"));
+        let Reply::Flows(state) = reply.map_err(Failure::conflict)? else {
+            return Err(Failure::conflict("the data process gave another answer"));
         };
         let own = self.flow_switch(&name)?;
         let port = |(name, number): (&String, &u16)| FlowPortView { number: *number, name: name.clone() };
@@ -228,32 +223,31 @@ impl Engine {
         let own = self.flow_switch(name)?;
         if let Some(known) = change.revision.filter(|known| *known != own.revision) {
             let what = format!("the flows have changed since revision {known}: it is {} now", own.revision);
-            return Err(conflict(what));
+            return Err(Failure::conflict(what));
         }
         let former = own.tables.current().clone();
         let (order, difference) = match change {
             FlowsChange { rules: Some(rules), dry_run: true, .. } => {
-                let wanted = Rules::read(&rules, &own.ports).map_err(wrong)?;
+                let wanted = Rules::read(&rules, &own.ports).map_err(Failure::wrong)?;
                 let difference = own.tables.difference(&wanted).show(&own.ports.names());
                 let difference = difference.lines().map(String::from).collect();
                 return Ok(FlowsChanged { revision: own.revision, count: 0, difference });
             }
             FlowsChange { rules: Some(rules), .. } => {
-                let difference = own.replace(&rules).map_err(wrong)?;
+                let difference = own.replace(&rules).map_err(Failure::wrong)?;
                 (FlowOrder::Replace(own.rules()), difference)
             }
             FlowsChange { changes, command, .. } => {
                 let text = changes.unwrap_or_default();
-                let read = Changes::read(&text, command.as_deref(), &own.ports).map_err(wrong)?;
-                let line = |number| read.line(number);
-                let applied = own.tables.apply(&read.changes, 0);
-                applied.map_err(|(number, error)| wrong(format!("line {}: {error}", line(number))))?;
+                let read = Changes::read(&text, command.as_deref(), &own.ports).map_err(Failure::wrong)?;
+                let line = |(number, error)| Failure::wrong(format!("line {}: {error}", read.line(number)));
+                own.tables.apply(&read.changes, 0).map_err(line)?;
                 own.changed_since(former.version());
                 (FlowOrder::Change { text, command }, Vec::new())
             }
         };
         let revision = own.revision;
-        let count = self.change_in_data(name, order, former).await.map_err(conflict)?;
+        let count = self.change_in_data(name, order, former).await.map_err(Failure::conflict)?;
         let count = count.max(difference.len() as u64);
         self.note(EventKind::Change, name, &format!("change flows of switch {name}"));
         Ok(FlowsChanged { revision, count, difference })
@@ -375,13 +369,6 @@ impl Engine {
             tracing::warn!(%error, "what flows have counted is lost");
         }
         0
-    }
-}
-
-impl FlowSwitch {
-    /// The rules as a file has them, if they are few; others are those of the flows, groups and meters.
-    fn rules_of_few(&self) -> String {
-        if self.tables.current().len() <= FEW { self.rules() } else { String::new() }
     }
 }
 

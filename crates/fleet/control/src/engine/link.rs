@@ -1,7 +1,6 @@
 //! Emulated links while they run: their counters and settings.
 
-use super::command::{Failure, error_body};
-use super::{Engine, EngineError};
+use super::{Engine, Failure};
 use crate::api::{Counts, DirectionView, LinkChange, LinkView};
 use crate::change::{self, Change};
 use crate::data::PageError;
@@ -40,8 +39,7 @@ impl Engine {
     /// Changes the settings of a link. A wrong value changes nothing.
     pub(super) async fn set_link(&mut self, name: &str, change: LinkChange) -> Result<LinkView, Failure> {
         for port in self.changed(name, &change)? {
-            let failed = |error: EngineError| Failure::Conflict(error_body(error));
-            self.change_port(&port).await.map_err(failed)?;
+            self.change_port(&port).await.map_err(Failure::conflict)?;
             change::apply(&mut self.fabric, &Change::SetPort(port));
         }
         let shown = |(key, value): (&String, &Option<String>)| {
@@ -50,9 +48,9 @@ impl Engine {
         let settings: Vec<String> = change.settings.iter().map(shown).collect();
         let from = change.from.as_ref().map_or_else(String::new, |from| format!(" from {from}"));
         self.note(EventKind::LinkSet, name, &format!("{}{from}", settings.join(", ")));
-        let links = self.link_views().await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let links = self.link_views().await.map_err(Failure::conflict)?;
         let view = links.into_iter().find(|link| link.name == name);
-        view.ok_or_else(|| Failure::Unknown(error_body(format!("there is no link \"{name}\""))))
+        view.ok_or_else(|| Failure::unknown(format!("there is no link \"{name}\"")))
     }
 
     /// The ports of the directions that a change concerns, as they are after it.
@@ -64,11 +62,11 @@ impl Engine {
             names.dedup();
             let known = if names.is_empty() { "none".into() } else { either(names) };
             let what = format!("there is no link \"{name}\"; there is {known}");
-            return Err(Failure::Unknown(error_body(what)));
+            return Err(Failure::unknown(what));
         }
         if let Some(from) = change.from.as_deref().filter(|from| !ends.contains(from)) {
             let what = format!("port \"{from}\" is not on link \"{name}\"; it joins {}", ends.join(" and "));
-            return Err(Failure::Unknown(error_body(what)));
+            return Err(Failure::unknown(what));
         }
         let concerned = all().filter(|(_, (link, from, _))| {
             *link == name && change.from.as_deref().is_none_or(|only| only == *from)
@@ -83,18 +81,17 @@ fn merged(
     mut settings: BTreeMap<String, String>,
     change: &LinkChange,
 ) -> Result<BTreeMap<String, String>, Failure> {
-    let wrong = |what: String| Failure::Wrong(error_body(what));
     for (key, value) in &change.settings {
         if !link::KEYS.contains(&&**key) {
             let fix = match nearest(key, link::KEYS.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("use {}", either(link::KEYS.iter().copied())),
             };
-            return Err(wrong(format!("a link has no setting `{}`; {fix}", key.escape_debug())));
+            return Err(Failure::wrong(format!("a link has no setting `{}`; {fix}", key.escape_debug())));
         }
         if key == SEED && settings.get(key) != value.as_ref() {
-            return Err(wrong(
-                "`seed` can't change while the link runs; change the file and apply it".into(),
+            return Err(Failure::wrong(
+                "`seed` can't change while the link runs; change the file and apply it",
             ));
         }
         match value {
@@ -104,7 +101,7 @@ fn merged(
     }
     match &*link::check(&settings) {
         [] => Ok(settings),
-        list => Err(wrong(
+        list => Err(Failure::wrong(
             list.iter().map(|(_, what, fix)| format!("{what}; {fix}")).collect::<Vec<_>>().join("\n"),
         )),
     }

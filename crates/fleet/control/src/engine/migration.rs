@@ -1,6 +1,6 @@
 //! Guests that move to another fabric, or come from one, while they run.
 
-use super::command::{error_body, guest_failure};
+use super::command::guest_failure;
 use super::{Answer, Engine, EngineRequest, Failure};
 use crate::guests::{GuestError, Started};
 use crate::kinds;
@@ -145,7 +145,7 @@ impl Engine {
         // Images are read and written.
         let facts = tokio::task::spawn_blocking(move || ringway_linux_guests::facts(&spec, &place));
         let facts = self.await_with_queries(facts).await;
-        let facts = facts.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let facts = facts.map_err(Failure::conflict)?;
         let facts = facts.map_err(|error| guest_failure(error.into()))?;
         let differences = check::differences(&arrival, &facts, &ports);
         if !differences.is_empty() {
@@ -234,7 +234,7 @@ impl Engine {
 
 fn arrival_failure(error: GuestError) -> Failure {
     match error {
-        GuestError::NotArriving(_) => Failure::Unknown(error_body(error)),
-        error => Failure::Conflict(error_body(error)),
+        GuestError::NotArriving(_) => Failure::unknown(error),
+        error => Failure::conflict(error),
     }
 }

@@ -569,7 +569,7 @@ impl Engine {
                 let added = Request::AddSwitch(self.switch_for_data(switch));
                 self.call(&switch.name, added).await.map(drop)?;
             }
-            Change::SetFlows(switch) => self.set_flows(switch).await.map(drop)?,
+            Change::SetFlows(switch) => self.set_flows(switch).await?,
             Change::SetOpening(name, open) => self.set_opening(name, open.as_ref()).await?,
             Change::RemoveHost(name) => self.hosts.remove(name),
             Change::AddHost(name) => {

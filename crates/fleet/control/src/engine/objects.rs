@@ -1,7 +1,6 @@
 //! Switches and ports that are added and removed on request while the fabric runs.
 
-use super::Engine;
-use super::command::{Failure, error_body};
+use super::{Engine, Failure};
 use crate::file::{self, Host, Outside, RemoveError, SetError};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -50,11 +49,11 @@ impl Engine {
                     }
                 });
                 let read = self.await_with_queries(read).await;
-                let read = read.map_err(|error| Failure::Conflict(error_body(error)))?;
-                read.map_err(|wrong| Failure::Wrong(error_body(wrong)))?
+                let read = read.map_err(Failure::conflict)?;
+                read.map_err(Failure::wrong)?
             }
         };
-        self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        self.move_to(&target).await.map_err(Failure::conflict)?;
         self.added.extend(table);
         gone.iter().for_each(|gone| drop(self.added.remove(gone)));
         self.is_changed = true;
@@ -66,7 +65,7 @@ impl From<SetError> for Failure {
     fn from(error: SetError) -> Failure {
         match error {
             SetError::Unknown(unknown) => unknown.into(),
-            SetError::Wrong(wrong) => Failure::Wrong(error_body(wrong)),
+            SetError::Wrong(wrong) => Failure::wrong(wrong),
         }
     }
 }
@@ -74,8 +73,8 @@ impl From<SetError> for Failure {
 impl From<RemoveError> for Failure {
     fn from(error: RemoveError) -> Failure {
         match error {
-            RemoveError::Unknown { .. } => Failure::Unknown(error_body(error)),
-            RemoveError::Used(..) => Failure::Conflict(error_body(error)),
+            RemoveError::Unknown { .. } => Failure::unknown(error),
+            RemoveError::Used(..) => Failure::conflict(error),
         }
     }
 }

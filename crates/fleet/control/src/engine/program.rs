@@ -1,6 +1,5 @@
 //! Programs while they run.
 
-use super::command::error_body;
 use super::{Engine, EngineError, Failure};
 use crate::api::ProgramView;
 use crate::file::Fabric;
@@ -40,7 +39,7 @@ impl Engine {
     pub(super) fn order_program(&mut self, name: &str, order: Order) -> Result<(), Failure> {
         let unknown = || {
             let fix = "`ringway program list` shows those there are";
-            Failure::Unknown(error_body(format!("there is no program \"{name}\"; {fix}")))
+            Failure::unknown(format!("there is no program \"{name}\"; {fix}"))
         };
         self.programs.order(name, order).then_some(()).ok_or_else(unknown)
     }

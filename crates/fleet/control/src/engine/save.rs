@@ -1,7 +1,6 @@
 //! The file that describes what runs, and the differences between a file and what runs.
 
-use super::command::{Failure, error_body};
-use super::{Engine, opened};
+use super::{Engine, Failure, opened};
 use crate::api::{ErrorBody, ProblemView, SavedFabric};
 use crate::change;
 use crate::control::Program;
@@ -38,8 +37,7 @@ impl Engine {
         let present = self.present();
         // Reading files takes a moment.
         let saved = tokio::task::spawn_blocking(move || present.saved());
-        let saved =
-            self.await_with_queries(saved).await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let saved = self.await_with_queries(saved).await.map_err(Failure::conflict)?;
         saved.map_err(Failure::Conflict)
     }
 }
@@ -67,7 +65,7 @@ impl Present {
         let kinds = self.host.kinds;
         let described = self.read(&self.text)?;
         let text = file::edited(&self.text, (&described, &self.fabric), &self.added, kinds);
-        let text = text.map_err(error_body)?;
+        let text = text.map_err(ErrorBody::new)?;
         let target = self.read(&text)?;
         let differences = change::between(&target, &self.fabric, kinds);
         let differences = differences.iter().map(ToString::to_string).collect();

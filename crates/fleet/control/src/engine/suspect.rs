@@ -2,7 +2,7 @@
 //! that the others go on.
 
 use super::running_port::RunningPort;
-use super::{Engine, EngineError, Failure};
+use super::{Engine, Failure};
 use ringway_fabric::proto::Request;
 use ringway_fabric::{RUN, SERVED};
 use ringway_spec::{Function, Port};
@@ -128,10 +128,9 @@ impl Engine {
             return Ok(false);
         }
         let name = &port.name;
-        let failed = |error: EngineError| Failure::Conflict(super::command::error_body(error));
         let Some(RunningPort { counters, .. }) = self.running_ports.get(name) else { return Ok(false) };
         let request = Request::AddPort { port: port.clone(), counters: *counters };
-        self.call(name, request).await.map_err(failed)?;
+        self.call(name, request).await.map_err(Failure::conflict)?;
         self.suspects.forget(name);
         tracing::info!(port = name, "it goes on");
         self.attach_kept(name).await;

@@ -1,7 +1,6 @@
 //! Traces of frames: from a port to the next ones, and what is behind these.
 
-use super::command::{Failure, error_body};
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, Failure};
 use crate::data::DataError;
 use crate::kinds::link;
 use ringway_fabric::proto::{LearnedAddress, Reply, Request, State, Trace, Traced};
@@ -70,11 +69,11 @@ impl Engine {
         let trace = Trace { port: port.clone(), frame, offload, inject, learned };
         let request = Request::Trace(Box::new(trace));
         let reply = self.call(&port, request).await.map_err(|error| match error {
-            EngineError::Data(_, DataError::Refused(why)) => Failure::Wrong(error_body(why)),
-            error => Failure::Conflict(error_body(error)),
+            EngineError::Data(_, DataError::Refused(why)) => Failure::wrong(why),
+            error => Failure::conflict(error),
         })?;
         let Reply::Traced(traced) = reply else {
-            return Err(Failure::Conflict(error_body("the data process gave another answer")));
+            return Err(Failure::conflict("the data process gave another answer"));
         };
         let state = self.state().await;
         let behind = |name: &String| Some((name.clone(), self.next_hop(self.fabric.port(name)?, &state)));

@@ -1,7 +1,6 @@
 //! Leaving a fabric to another program.
 
 use super::{Answer, Engine, Failure};
-use crate::engine::command::error_body;
 use crate::kinds;
 use crate::upgrade::{FORMATS, Running};
 use ringway_spec::Port;
@@ -59,7 +58,7 @@ impl Engine {
     pub(super) async fn leave(&mut self, [binary, client]: &[OwnedFd; 2], answer: Answer<()>) {
         if !self.keeper.is_process() {
             let why = "this fabric has no keeper that could move it to another program";
-            return drop(answer.send(Err(Failure::Conflict(error_body(why)))));
+            return drop(answer.send(Err(Failure::conflict(why))));
         }
         tracing::info!("leaving the fabric to another program");
         self.keep_fabric();

@@ -68,12 +68,16 @@ pub fn canonical(text: &str, ports: &dyn Ports) -> Result<String, RulesError> {
 
 /// Whether rules of a switch name a port of it: they can't be read without.
 pub fn name_port(switch: &Switch, port: &str, fabric: &Fabric) -> bool {
-    let all_but = |but: &str| {
-        let names = ports_of(fabric, &switch.name).filter(|name| *name != but);
-        PortNumbers(names.zip((1..=PortNumbers::LAST).rev()).map(|(name, n)| (name.into(), n)).collect())
-    };
     let Some(Settings { rules, .. }) = settings(switch) else { return false };
-    Rules::read(&rules, &all_but("")).is_ok() && Rules::read(&rules, &all_but(port)).is_err()
+    let all = || ports_of(fabric, &switch.name);
+    Rules::read(&rules, &numbered(all())).is_ok()
+        && Rules::read(&rules, &numbered(all().filter(|name| *name != port))).is_err()
+}
+
+/// Ports with numbers that no one writes, so that numbers in rules stay numbers.
+fn numbered<'n>(names: impl Iterator<Item = &'n str>) -> PortNumbers {
+    let numbers = (1..=PortNumbers::LAST).rev();
+    PortNumbers(names.zip(numbers).map(|(name, number)| (name.into(), number)).collect())
 }
 
 /// Reads and checks the rules of the switches that are described in `text`: from the one of this number on. Without
@@ -105,9 +109,7 @@ pub fn read(
                 }
             }
         }
-        // Numbers that no one writes, so that numbers in the text stay numbers.
-        let names = ports_of(fabric, &name).zip((1..=PortNumbers::LAST).rev());
-        let ports = PortNumbers(names.map(|(name, number)| (name.into(), number)).collect());
+        let ports = numbered(ports_of(fabric, &name));
         match canonical(&settings.rules, &ports.names()) {
             Ok(rules) => {
                 warn_of_numbers(&rules, ports_of(fabric, &name), (&key, diagnostics));

@@ -361,10 +361,9 @@ pub fn http(
     let text = String::from_utf8_lossy(&answer);
     Ok(text.split_once("\r\n\r\n").and_then(|(head, body)| {
         let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3))?;
-        let named = head.lines().filter_map(|line| line.split_once(':'));
-        let fabric =
-            named.filter(|(name, _)| name.eq_ignore_ascii_case(HEADER)).map(|(_, value)| value.trim());
-        let fabric = fabric.map(String::from).next();
+        let mut named = head.lines().filter_map(|line| line.split_once(':'));
+        let fabric = named.find(|(name, _)| name.eq_ignore_ascii_case(HEADER));
+        let fabric = fabric.map(|(_, value)| value.trim().into());
         Some(Answer { status: status.parse().ok()?, body: body.to_string(), fabric })
     }))
 }

@@ -1,9 +1,10 @@
 //! The certificate by which the API is known to its clients, and those of clients.
 
-use super::tokens::{hash, hexadecimal};
+use super::tokens::hash;
 use crate::file::ApiSettings;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use ringway_host::{OwnFile, open_own, read_file};
+use ringway_wire::fields::hex;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -67,11 +68,9 @@ pub(super) fn load(
         }
     };
     let certificates = certificates(&chain)?;
-    let read =
-        |path: &Path| read_file(path, LARGEST).map_err(|error| CertificateError::File(path.into(), error));
-    let content = |error: &dyn std::fmt::Display| CertificateError::Content(key.clone(), error.to_string());
-    let secret = PrivateKeyDer::from_pem_slice(&read(&key)?).map_err(|error| content(&error))?;
-    let fingerprint = hexadecimal(&hash(&certificates[0]));
+    let secret = PrivateKeyDer::from_pem_slice(&read(&key)?);
+    let secret = secret.map_err(|error| CertificateError::Content(key, error.to_string()))?;
+    let fingerprint = hex(&hash(&certificates[0]));
     let provider = Arc::new(default_provider());
     let builder =
         ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
@@ -92,11 +91,15 @@ pub(super) fn load(
     Ok(Certificate { config: Arc::new(config), fingerprint })
 }
 
+fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    read_file(path, LARGEST).map_err(|error| CertificateError::File(path.into(), error))
+}
+
 /// The certificates of a file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    let text = read_file(path, LARGEST).map_err(|error| CertificateError::File(path.into(), error))?;
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    match read {
+    let text = read(path)?;
+    let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match list {
         Ok(list) if !list.is_empty() => Ok(list),
         Ok(_) => Err(CertificateError::Content(path.into(), "it has no certificate".into())),
         Err(error) => Err(CertificateError::Content(path.into(), error.to_string())),

@@ -221,31 +221,25 @@ impl IntoResponse for Refused {
         let (status, error) = match self {
             Refused::Host => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "name this host by its address, as localhost, or by a name of `hosts` in [api]".into(),
+                "name this host by its address, as localhost, or by a name of `hosts` in [api]",
             ),
-            Refused::Origin => (StatusCode::FORBIDDEN, "pages of other origins may not use this".into()),
-            Refused::Nobody => {
-                (StatusCode::UNAUTHORIZED, "a token is needed; `ringway token add` makes one".into())
-            }
-            Refused::Unknown => (StatusCode::UNAUTHORIZED, "the token is unknown".into()),
+            Refused::Origin => (StatusCode::FORBIDDEN, "pages of other origins may not use this"),
+            Refused::Nobody => (StatusCode::UNAUTHORIZED, "a token is needed; `ringway token add` makes one"),
+            Refused::Unknown => (StatusCode::UNAUTHORIZED, "the token is unknown"),
             Refused::Waits(left) => {
                 let seconds = left.as_secs() + 1;
                 let error = format!("too many wrong tokens from this address; wait for {seconds} s");
-                let mut answer = (StatusCode::TOO_MANY_REQUESTS, body(error)).into_response();
+                let mut answer = (StatusCode::TOO_MANY_REQUESTS, Json(ErrorBody::new(error))).into_response();
                 answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
                 return answer;
             }
         };
-        let mut answer = (status, body(error)).into_response();
+        let mut answer = (status, Json(ErrorBody::new(error))).into_response();
         if status == StatusCode::UNAUTHORIZED {
             answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         answer
     }
-}
-
-fn body(error: String) -> Json<ErrorBody> {
-    Json(ErrorBody { error, problems: Vec::new() })
 }
 
 /// The only value of a header; an error if there are several, or it is no text.

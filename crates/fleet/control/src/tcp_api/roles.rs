@@ -55,11 +55,11 @@ impl fmt::Display for Role {
 }
 
 /// The role that each path needs, by method and path.
-pub(super) struct Roles(HashMap<(Method, String), Role>);
+struct Roles(HashMap<(Method, String), Role>);
 
 impl Roles {
     /// The roles that a description has.
-    pub fn of(description: &OpenApi) -> Roles {
+    fn of(description: &OpenApi) -> Roles {
         let mut roles = HashMap::new();
         for (path, item) in &description.paths.paths {
             for (method, operation) in operations(item) {
@@ -94,7 +94,7 @@ fn is_global(uri: &str) -> bool {
 }
 
 /// The methods of a path.
-pub(super) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
     let all = [
         (Method::GET, &item.get),
         (Method::PUT, &item.put),
@@ -106,7 +106,7 @@ pub(super) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Oper
 }
 
 /// The role that an operation declares.
-pub(super) fn role_of(operation: &Operation) -> Option<Role> {
+fn role_of(operation: &Operation) -> Option<Role> {
     let security = serde_json::to_value(operation.security.as_ref()?).ok()?;
     Role::find(security.get(0)?.get(SCHEME)?.get(0)?.as_str()?)
 }
@@ -127,12 +127,12 @@ async fn check(State(roles): State<Arc<Roles>>, request: Request, next: Next) ->
             let Caller { name, role } = caller;
             refused(format!("this needs the role {needed}; token {name} has the role {role}"))
         }
-        _ => refused("this is not served at this address; use the socket".into()),
+        _ => refused("this is not served at this address; use the socket"),
     }
 }
 
-fn refused(error: String) -> Response {
-    (StatusCode::FORBIDDEN, Json(ErrorBody { error, problems: Vec::new() })).into_response()
+fn refused(error: impl ToString) -> Response {
+    (StatusCode::FORBIDDEN, Json(ErrorBody::new(error))).into_response()
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::gate::Access;
 use super::roles::{Role, SCHEME};
-use super::tokens::{Proof, Token, TokenError, TokenFile, hexadecimal};
-use crate::api::ErrorBody;
+use super::tokens::{Proof, Token, TokenError, TokenFile};
+use crate::api::{ErrorBody, unread};
 use crate::engine::Failure;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use axum::routing::{delete, get};
 use axum::{Json, Router};
 use ringway_scheduler as place;
+use ringway_wire::fields::hex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
@@ -81,17 +82,12 @@ pub(super) fn router(access: Option<Arc<Access>>) -> Router {
 
 type Shared = State<Option<Arc<Access>>>;
 
-fn error_body(error: impl ToString) -> ErrorBody {
-    ErrorBody { error: error.to_string(), problems: Vec::new() }
-}
-
 impl From<TokenError> for Failure {
     fn from(error: TokenError) -> Failure {
-        let body = error_body(&error);
         match error {
-            TokenError::Unknown(_) => Failure::Unknown(body),
-            TokenError::Wrong(_) => Failure::Wrong(body),
-            _ => Failure::Conflict(body),
+            TokenError::Unknown(_) => Failure::unknown(error),
+            TokenError::Wrong(_) => Failure::wrong(error),
+            _ => Failure::conflict(error),
         }
     }
 }
@@ -102,9 +98,9 @@ async fn with_file<T: Send + 'static>(
     work: impl FnOnce(&mut TokenFile) -> Result<T, TokenError> + Send + 'static,
 ) -> Result<T, Failure> {
     let how = "the API has no TCP address; bring the fabric up with --listen, or add [api] to its file";
-    let access = access.ok_or_else(|| Failure::Conflict(error_body(how)))?;
+    let access = access.ok_or_else(|| Failure::conflict(how))?;
     let done = tokio::task::spawn_blocking(move || work(&mut access.tokens())).await;
-    Ok(done.map_err(|error| Failure::Conflict(error_body(error)))??)
+    Ok(done.map_err(Failure::conflict)??)
 }
 
 /// The clients of the API at its TCP address, without their tokens, which are not stored.
@@ -116,7 +112,7 @@ async fn tokens(State(access): Shared) -> Result<Json<Vec<TokenView>>, Failure> 
         name: token.name.clone(),
         role: token.role,
         certificate: match &token.proof {
-            Proof::Certificate(hash) => Some(hexadecimal(hash)),
+            Proof::Certificate(hash) => Some(hex(hash)),
             Proof::Token(_) => None,
         },
     };
@@ -132,8 +128,6 @@ async fn add_token(
     State(access): Shared,
     new: Result<Json<NewToken>, JsonRejection>,
 ) -> Result<Json<CreatedToken>, Failure> {
-    let unread =
-        |wrong: JsonRejection| Failure::Request(wrong.status().as_u16(), error_body(wrong.body_text()));
     let Json(NewToken { name, role, certificate }) = new.map_err(unread)?;
     let add = move |file: &mut TokenFile| {
         let token = file.add(&name, role, certificate.as_deref())?;
@@ -158,5 +152,5 @@ async fn remove_token(State(access): Shared, Path(name): Path<String>) -> Result
 async fn page(State(access): Shared) -> Result<Json<PageView>, Failure> {
     let url = access.and_then(|access| access.page().map(String::from));
     let none = "the page is not served; bring the fabric up with --page";
-    url.map(|url| Json(PageView { url })).ok_or_else(|| Failure::Conflict(error_body(none)))
+    url.map(|url| Json(PageView { url })).ok_or_else(|| Failure::conflict(none))
 }

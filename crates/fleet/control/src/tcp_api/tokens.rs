@@ -10,6 +10,7 @@ use super::roles::Role;
 use ring::digest::{SHA256, digest};
 use ringway_host::{OwnFile, open_own, read_whole};
 use ringway_spec::names;
+use ringway_wire::fields::hex;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io::{ErrorKind, Write};
@@ -79,15 +80,6 @@ pub(super) fn hash(of: &[u8]) -> Hash {
     let mut hash = Hash::default();
     hash.copy_from_slice(digest(&SHA256, of).as_ref());
     hash
-}
-
-/// A hash as hexadecimal digits.
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // A string takes everything.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn parsed(text: &str) -> Option<Hash> {
@@ -215,7 +207,7 @@ impl TokenFile {
                 Proof::Certificate(hash) => ("certificate", hash),
             };
             // A string takes everything.
-            let _ = writeln!(text, "{name} {role} {kind}:{}", hexadecimal(hash));
+            let _ = writeln!(text, "{name} {role} {kind}:{}", hex(hash));
         }
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
@@ -238,7 +230,7 @@ fn random() -> std::io::Result<String> {
     while filled < bytes.len() {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
-    Ok(format!("{PREFIX}{}", hexadecimal(&bytes)))
+    Ok(format!("{PREFIX}{}", hex(&bytes)))
 }
 
 /// Reads a line.
@@ -283,7 +275,7 @@ mod tests {
         let again = TokenFile::open(path.clone()).unwrap();
         assert_eq!(again.list(), file.list());
         assert_eq!(again.of_token(text.as_bytes()).map(|token| token.role), Some(Role::Operate));
-        assert_eq!(again.of_token(text[1..].as_bytes()), None);
+        assert_eq!(again.of_token(&text.as_bytes()[1..]), None);
         assert_eq!(again.of_token(b""), None);
         assert_eq!(again.of_certificate(&[0xab; 32]).map(|token| &*token.name), Some("laptop"));
         file.remove("ops").unwrap();

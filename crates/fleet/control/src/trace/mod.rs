@@ -6,8 +6,8 @@
 mod offload;
 
 use crate::api::{
-    CompletionView, DestinationView, ElementPassView, ElementTraceView, ErrorBody, FunctionTraceView,
-    HopView, LinkTraceView, MirroredView, MulticastView, NewTrace, SentFrameView, TraceView,
+    CompletionView, DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView,
+    LinkTraceView, MirroredView, MulticastView, NewTrace, SentFrameView, TraceView,
 };
 use crate::engine::{EngineRequest, Failure, Inbox, NextHop, Step, TracedStep};
 use crate::function::trial::{Passage, Trial, TrialAnswer};
@@ -31,10 +31,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 const TRACES: usize = 16;
 static ROOM: Semaphore = Semaphore::const_new(TRACES);
 
-fn error_body(error: impl ToString) -> ErrorBody {
-    ErrorBody { error: error.to_string(), problems: Vec::new() }
-}
-
 /// A frame and its offload header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Frame {
@@ -45,17 +41,17 @@ struct Frame {
 impl Frame {
     /// The frame of a request, for its port.
     fn of(new: &NewTrace, port: &str) -> Result<Frame, Failure> {
-        let wrong = |what: String| Failure::Wrong(error_body(what));
-        let described = Described::read(&new.frame).map_err(|error| wrong(format!("the frame, {error}")))?;
+        let described =
+            Described::read(&new.frame).map_err(|error| Failure::wrong(format!("the frame, {error}")))?;
         if let Some((other, column)) = described.in_port.filter(|(name, _)| name != port) {
             let other = other.escape_debug();
             let what =
                 format!("the frame, column {column}: in_port is \"{other}\", but the port is \"{port}\"");
-            return Err(wrong(what));
+            return Err(Failure::wrong(what));
         }
         let mut bytes = described.frame;
         let asked = (new.checksum_offload, new.gso_size);
-        let offload = offload::leave(&mut bytes, asked).map_err(|what| wrong(what.into()))?;
+        let offload = offload::leave(&mut bytes, asked).map_err(Failure::wrong)?;
         Ok(Frame { bytes, offload })
     }
 
@@ -88,9 +84,9 @@ impl Traceable for Inbox {
 /// # Errors
 /// There is no such port, the frame is wrong, or the data process does not answer.
 pub async fn trace(inbox: &Inbox, port: String, new: &NewTrace) -> Result<TraceView, Failure> {
-    let _room = ROOM.try_acquire().map_err(|_| {
-        Failure::Conflict(error_body(format!("{TRACES} frames are traced at the moment; try again")))
-    })?;
+    let _room = ROOM
+        .try_acquire()
+        .map_err(|_| Failure::conflict(format!("{TRACES} frames are traced at the moment; try again")))?;
     let frame = Frame::of(new, &port)?;
     let mut walk = Walk::new(inbox);
     let mut view = walk.follow(port.clone(), frame.clone()).await?;

@@ -61,7 +61,7 @@ impl Fake {
 
 impl Traceable for Fake {
     async fn step(&self, step: Step) -> Result<TracedStep, Failure> {
-        let unknown = || Failure::Unknown(error_body(format!("there is no port \"{}\"", step.port)));
+        let unknown = || Failure::unknown(format!("there is no port \"{}\"", step.port));
         let (copies, behind) = self.steps.get(&*step.port).ok_or_else(unknown)?;
         Ok(TracedStep {
             traced: Traced { copies: copies.clone(), lookup: "patch".into(), ..Traced::default() },
