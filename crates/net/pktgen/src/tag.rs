@@ -78,9 +78,9 @@ pub fn headers_check(headers: &[u8]) -> u16 {
     for (word, factor) in words.iter().zip(WORDS) {
         sum = sum.wrapping_add(u64::from_le_bytes(*word).wrapping_mul(factor));
     }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    fold(sum.wrapping_add(u64::from_le_bytes(last).wrapping_mul(WORDS[5])))
+    // A few bytes: a call of the C library would take longer.
+    let last = rest.iter().rev().fold(0, |last, byte| last << 8 | u64::from(*byte));
+    fold(sum.wrapping_add(last.wrapping_mul(WORDS[5])))
 }
 
 #[inline]
@@ -98,7 +98,16 @@ pub fn fill(out: &mut [u8], number: u64) {
         *place = word.to_le_bytes();
         word = word.wrapping_add(STEP);
     }
-    rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+    // The smallest frame has four.
+    let rest = match rest.split_first_chunk_mut() {
+        Some((four, rest)) => {
+            *four = (word as u32).to_le_bytes();
+            word >>= 32;
+            rest
+        }
+        None => rest,
+    };
+    rest.iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
 }
 
 /// Whether bytes are the pattern of a frame.
@@ -111,7 +120,15 @@ pub fn is_filled(bytes: &[u8], number: u64) -> bool {
         differ |= u64::from_le_bytes(*place) ^ word;
         word = word.wrapping_add(STEP);
     }
-    differ == 0 && rest == &word.to_le_bytes()[..rest.len()]
+    let rest = match rest.split_first_chunk() {
+        Some((four, rest)) => {
+            differ |= u64::from(u32::from_le_bytes(*four) ^ word as u32);
+            word >>= 32;
+            rest
+        }
+        None => rest,
+    };
+    differ == 0 && rest.iter().zip(word.to_le_bytes()).all(|(place, byte)| *place == byte)
 }
 
 #[cfg(test)]
