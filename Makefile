@@ -98,8 +98,8 @@ pcap-library: ## fetch the source package of libpcap, and build it with ports as
 	@./scripts/pcap-library.sh
 
 netmap-library: setup ## build target/release/libringway-netmap.so, which netmap programs preload
-	@$(CARGO) build --release --target-dir target -p ringway-netmap-preload
-	@cp target/release/libringway_netmap.so target/release/libringway-netmap.so
+	@$(CARGO) build --release -p ringway-netmap-preload
+	@cd "$${CARGO_TARGET_DIR:-target}/release" && cp libringway_netmap.so libringway-netmap.so
 
 netmap-suite: build netmap-library ## run netmap's own programs on ports, and print a table; NETMAP=folder with a build of netmap
 	@./scripts/netmap-suite.sh "$(NETMAP)"

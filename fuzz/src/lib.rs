@@ -12,6 +12,8 @@ pub mod headers;
 pub mod iotlb;
 pub mod ip_filter;
 pub mod moved_connection;
+pub mod netmap_memory;
+pub mod netmap_request;
 pub mod nic_pcnet;
 pub mod nic_registers;
 pub mod nic_rtl8139;
@@ -57,10 +59,10 @@ macro_rules! each_target {
     ($macro:ident) => {
         $macro! {
             capture_filter click_language control_socket fabric_file flow_text headers iotlb ip_filter
-            moved_connection nic_pcnet nic_registers nic_rtl8139 offload pcap pcap_replay pcapng
-            place_expression place_inventory place_policy place_trace pppoe_server reassembly ring ring_device
-            stack_frames stock_machine summary_dump tcp_segments trace_frame vfio_user_session vhost_user
-            virtq vm_channel vm_image wire_datagrams
+            moved_connection netmap_memory netmap_request nic_pcnet nic_registers nic_rtl8139 offload pcap
+            pcap_replay pcapng place_expression place_inventory place_policy place_trace pppoe_server
+            reassembly ring ring_device stack_frames stock_machine summary_dump tcp_segments trace_frame
+            vfio_user_session vhost_user virtq vm_channel vm_image wire_datagrams
         }
     };
 }

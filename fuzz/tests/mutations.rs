@@ -75,12 +75,12 @@ fn mutate(name: &str) {
     (target.run)(&[]);
     let cases: u32 =
         std::env::var("RINGWAY_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(5000);
-    // Unlike the others, these targets create a store and make decisions, run a connection, or build two routers that
-    // run for minutes of simulated time, in each case.
+    // Unlike the others, these targets create a store and make decisions, run a connection, map a port's memory, or
+    // build two routers that run for minutes of simulated time, in each case.
     let cases = match name {
         "pppoe_server" => cases / 20,
         "moved_connection" | "stack_frames" | "tcp_segments" => cases / 4,
-        _ if name.starts_with("place_") => cases / 4,
+        _ if name.starts_with("place_") || name.starts_with("netmap_") => cases / 4,
         _ => cases,
     };
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };

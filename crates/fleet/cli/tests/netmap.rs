@@ -273,6 +273,12 @@ fn ports_of_a_switch_are_made_by_the_names_of_programs() {
     netmap.succeeds(&["absent", "valeWAN:b", "new", "poll", "0"]);
 }
 
+/// Handles beside sockets, with each way to wait; and two threads that wait for one handle.
+#[test]
+fn handles_are_awaited_beside_other_descriptors() {
+    Netmap::new("netmap-mix").succeeds(&["mix", "m", "new", "poll", "0"]);
+}
+
 #[test]
 fn a_closed_fabric_is_an_error() {
     let netmap = Netmap::new("netmap-closed");

@@ -5,7 +5,7 @@
 use crate::handles::{self, Handle};
 use crate::real::{Real, hooks, set_errno, syscall};
 use crate::waiting::{self, Sets};
-use crate::{Result, request, sets};
+use crate::{Result, names, request, sets};
 use libc::{
     c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, mode_t, nfds_t, off_t, pollfd, sigset_t,
     size_t, timespec, timeval,
@@ -33,7 +33,7 @@ fn told<T: TryInto<c_int>>(result: Result<T>) -> c_int {
 /// `path` is null or a text.
 unsafe fn opened(path: *const c_char, flags: c_int, real: impl Fn() -> c_int) -> c_int {
     // SAFETY: the caller's.
-    if path.is_null() || unsafe { CStr::from_ptr(path) } != DEVICE {
+    if path.is_null() || unsafe { CStr::from_ptr(path) } != DEVICE || names::is_privileged() {
         return real();
     }
     let Ok(fd) = ringway_host::descriptor_store(flags & libc::O_CLOEXEC != 0) else {
@@ -75,7 +75,7 @@ unsafe fn asked(fd: c_int, handle: &Handle, code: c_ulong, at: *mut c_void) -> O
 /// As the call.
 unsafe fn asked_other(code: c_ulong, at: *mut c_void, real: impl Fn() -> c_int) -> c_int {
     let result = real();
-    if result == 0 || code != SIOCGIFMTU {
+    if result == 0 || code != SIOCGIFMTU || names::is_privileged() {
         return result;
     }
     // SAFETY: the C library's pointer to this thread's errno.
@@ -356,5 +356,11 @@ hooks! {
         set: c_int, at: *mut epoll_event, most: c_int, time: c_int, mask: *const sigset_t
     ) -> c_int {
         real => waited(set, at, most, milliseconds(time), mask).unwrap_or_else(real)
+    }
+    /// Waits for an epoll set, with signals and a time in nanoseconds.
+    epoll_pwait2 c"epoll_pwait2"(
+        set: c_int, at: *mut epoll_event, most: c_int, time: *const timespec, mask: *const sigset_t
+    ) -> c_int {
+        real => waited(set, at, most, duration(time), mask).unwrap_or_else(real)
     }
 }

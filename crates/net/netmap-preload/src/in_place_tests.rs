@@ -2,27 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::fuzzing::{BOTH, Fabric, IN_PLACE as SIZES, Shared, Step, in_place_port as port};
 use crate::port::{Port, Use};
-use crate::region::{Region, Sizes};
+use crate::region::Region;
 use crate::rings::{MOREFRAG, Slot};
 use crate::transfer::{RX, TX};
 use proptest::prelude::*;
-use ringway_host::{EventFd, Mapping, memfd};
-use ringway_ring::{Consumer, Geometry, Producer, RingMemory};
-use ringway_ring_client::{Ring, RingParts};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-
-const SIZES: Sizes = Sizes { slots: [64, 100], extra: 0, is_in_place: true };
-const BOTH: Use = Use { number: 0, bound: [true; 2], sends: true, receives: true, monitor: None };
-
-/// The fabric's side of a port's ring.
-struct Fabric {
-    memory: RingMemory,
-    tx: Consumer,
-    rx: Producer,
-    _socket: UnixStream,
-}
 
 impl Fabric {
     /// The next frame that the port has sent: the buffers that its slots name, and its bytes.
@@ -49,28 +35,6 @@ impl Fabric {
     fn buffers(&self) -> Vec<u32> {
         (0..128).map(|slot| self.rx.slot(&self.memory, slot).buf_idx.into()).collect()
     }
-}
-
-/// A port in this memory, and the fabric's side of its ring.
-fn port(region: &Arc<Region>) -> (Port, Fabric) {
-    let rings = region.give(SIZES).unwrap();
-    let pool = region.pool(rings.place).unwrap();
-    let geometry = Geometry { slots: [64, 128], pool: Some(pool.place), ..Geometry::default() };
-    let memory = memfd("ring", geometry.header().unwrap().bytes as usize).unwrap();
-    let ring = Mapping::sealed(&memory).unwrap().region();
-    let made = RingMemory::create_with(ring, Some(pool.region), &geometry).unwrap();
-    let (socket, other) = UnixStream::pair().unwrap();
-    let [kick, call] = [(), ()].map(|()| EventFd::new().unwrap().into_fd());
-    let copy = memory.try_clone().unwrap();
-    let parts = RingParts { memory, kick, call, socket, is_second: false };
-    let ring = Ring::from_parts_with(parts, region.mapped()).unwrap();
-    let fabric = Fabric {
-        tx: Consumer::new(&made, ringway_ring::TX),
-        rx: Producer::new(&made, ringway_ring::RX),
-        memory: made,
-        _socket: other,
-    };
-    (Port::of_fabric(rings, ring, &copy).unwrap(), fabric)
 }
 
 fn region() -> Arc<Region> {
@@ -184,6 +148,22 @@ fn programs_wait_until_half_of_what_they_sent_is_taken() {
     }
     assert_eq!(woken, 30, "the port wakes the program when 31 frames are taken");
     assert_eq!(port.poll(BOTH, libc::POLLOUT), libc::POLLOUT);
+}
+
+/// `NR_NO_TX_POLL` and `NR_DO_RX_POLL`: a poll that asks for one direction syncs the other one, or not.
+#[test]
+fn a_poll_syncs_the_other_direction_if_its_handle_wants_that() {
+    for (sends, receives) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (mut port, mut fabric) = port(&region());
+        let own = Use { sends, receives, ..BOTH };
+        put(&port, 0, &[1; 60], 0);
+        assert_eq!(port.poll(own, libc::POLLIN), 0);
+        assert_eq!(fabric.take().is_some(), sends);
+        fabric.give(&[2; 70]);
+        assert_eq!(port.poll(own, libc::POLLOUT), libc::POLLOUT);
+        assert_eq!(port.positions(RX).tail, u32::from(receives));
+        assert_eq!(fabric.take().is_some(), !sends);
+    }
 }
 
 /// What the port takes after the program has looked, and before it sleeps, wakes nobody: it does not sleep.
@@ -400,19 +380,6 @@ fn a_frame_behind_a_header_is_copied_and_the_programs_buffer_stays() {
     assert_each_once(&[(&port, &fabric)]);
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    /// The program writes a word of what it maps.
-    Program(u64, u32),
-    /// The fabric's side, or another program that passed the ring, writes a word of it.
-    Ring(usize, u32),
-    Positions(usize, u32, u32),
-    Sync(usize),
-    Poll(i16),
-    Give(u16),
-    Take,
-}
-
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![0..400_u32, any::<u32>(), Just(u32::MAX)]
 }
@@ -420,50 +387,25 @@ fn number() -> impl Strategy<Value = u32> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0..2048_u64, number()).prop_map(|(at, value)| Step::Program(at, value)),
-        (0..2000_usize, number()).prop_map(|(at, value)| Step::Ring(at, value)),
+        (0..2000_u64, number()).prop_map(|(at, value)| Step::Other(at, value)),
         (0..2_usize, 0..110_u32, 0..110_u32).prop_map(|(dir, head, cur)| Step::Positions(dir, head, cur)),
         (0..2_usize).prop_map(Step::Sync),
         any::<i16>().prop_map(Step::Poll),
-        (1..9000_u16).prop_map(Step::Give),
+        (1..9000_u16).prop_map(Step::Send),
         Just(Step::Take),
     ]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
 
     /// Attack: whatever the program and the ring's other side write, no call panics or reads beyond the memory, and
     /// positions are a ring's.
     #[test]
     fn anything_may_be_written_in_place(steps in prop::collection::vec(step(), 1..200)) {
-        let (mut port, mut fabric) = port(&region());
-        let rings = port.rings.place.rings[0];
+        let mut shared = Shared::in_place();
         for step in steps {
-            match step {
-                Step::Program(at, value) => port.rings.region.store(rings + at * 4, value),
-                Step::Ring(at, value) => {
-                    let part = fabric.memory.region().part(at as u64 * 4, 4).unwrap();
-                    // SAFETY: within the memory, which others access as atomics, too.
-                    let word = unsafe { std::sync::atomic::AtomicU32::from_ptr(part.base().as_ptr().cast()) };
-                    word.store(value, std::sync::atomic::Ordering::Relaxed);
-                }
-                Step::Positions(dir, head, cur) => port.rings.set_position(dir, (head, cur)),
-                Step::Sync(dir) => drop(port.sync(dir)),
-                Step::Poll(events) => drop((port.poll(BOTH, events), port.arm(BOTH, events))),
-                Step::Give(len) => {
-                    let _ = fabric.rx.push(&fabric.memory, &vec![1; len.into()], [0; 10]);
-                    fabric.rx.publish(&fabric.memory);
-                }
-                Step::Take => {
-                    let mut out = [0; 64];
-                    let _ = fabric.tx.pop(&fabric.memory, &mut out);
-                    fabric.tx.publish(&fabric.memory);
-                }
-            }
-            for dir in [TX, RX] {
-                let side = port.positions(dir);
-                prop_assert!(side.head < side.slots && side.tail < side.slots && side.next < side.slots);
-            }
+            shared.step(step);
         }
     }
 

@@ -17,16 +17,23 @@
 //! | `pipe`, `monitor`, `monitor_server` | pipes; monitors, also of another program's port |
 //! | `vale`, `csb` | ports of switches; sync kloops |
 //! | `waiting`, `sets` | poll and select; epoll |
+//! | `fuzzing` | what fuzz targets use |
 //!
 //! A program can write all of that memory at any time, so every number in it is read once and checked. The library runs
 //! in processes of others: it prints nothing and ends nothing. Read `port.rs` first.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#![cfg_attr(test, allow(dead_code, reason = "the tests' own C functions are not replaced"))]
+#![cfg_attr(
+    any(test, not(feature = "hooks")),
+    allow(dead_code, reason = "the C functions of tests and fuzz targets are not replaced")
+)]
 
 mod clients;
 mod csb;
 mod fields;
+#[cfg(any(test, not(feature = "hooks")))]
+pub mod fuzzing;
 mod handles;
+#[cfg(feature = "hooks")]
 mod hooks;
 mod in_place;
 #[cfg(test)]
@@ -40,6 +47,7 @@ mod pipe;
 mod port;
 #[path = "../../preload/src/real.rs"]
 #[allow(dead_code, reason = "it has what other preloaded libraries use, too")]
+#[cfg_attr(not(feature = "hooks"), allow(unused_imports, unused_macros, reason = "it has what `hooks` uses"))]
 mod real;
 mod region;
 mod register;

@@ -10,6 +10,13 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Whether this process has rights that its user lacks (setuid, setgid, file capabilities). Attack: this user has set
+/// the variables that say where fabrics are, or has passed a descriptor; such a process is served nothing.
+pub fn is_privileged() -> bool {
+    // SAFETY: the call reads what the kernel said when the program was started.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// The folders with the run directories of fabrics, as `ringway` finds them.
 fn base() -> PathBuf {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -27,14 +27,15 @@ pub const INTERFACE_RINGS: usize = (INTERFACE as usize - 56) / 8;
 pub const RINGS_AT: u64 = INTERFACE * INTERFACES as u64;
 pub const RINGS_BYTES: u64 = 4 << 20;
 const BUFFERS_AT: u64 = RINGS_AT + RINGS_BYTES;
-/// Buffers for pipes, monitors and further ports. Those that nobody uses have no pages.
-const SPARE: u32 = 32_766;
+/// Buffers for pipes, monitors and further ports, as far as there may be so many: those of 22 pipes with 1024 slots,
+/// since `lb -p 20` has its pipes in the memory of its port. Those that nobody uses have no pages.
+const SPARE: u32 = 22 * 2 * 1024;
 /// Most extra buffers; a program that asks for more gets these.
 pub const EXTRA: u32 = 1 << 14;
 /// Most buffers: slots of a port's ring have 16 bits for a buffer's number. Attack: the number comes with a descriptor
 /// that a program was given.
 const BUFFERS_MOST: u32 = 1 << 16;
-const _: () = assert!(RESERVED + 4 * 4096 + EXTRA + SPARE <= BUFFERS_MOST);
+const _: () = assert!(RESERVED + 4 * 4096 + EXTRA < BUFFERS_MOST);
 /// Bytes before the slots of a ring, and bytes of a slot.
 pub const RING_HEADER: u64 = 256;
 pub const SLOT: u64 = 16;
@@ -72,7 +73,7 @@ impl Sizes {
 
     /// All buffers of the memory that is made for such a port.
     pub fn all_buffers(self) -> u32 {
-        RESERVED + self.buffers() + SPARE
+        (RESERVED + self.buffers() + SPARE).min(BUFFERS_MOST)
     }
 }
 

@@ -505,6 +505,16 @@ mod tests {
     use monitor::{RECEIVED, RETURNED, SENT};
 
     #[test]
+    fn flags_say_what_a_poll_syncs() {
+        let synced = |flags| {
+            let own = Wanted { flags, ..Wanted::default() }.own();
+            [own.sends, own.receives]
+        };
+        assert_eq!([0, NO_TX_POLL].map(synced), [[true, false], [false, false]]);
+        assert_eq!([DO_RX_POLL, NO_TX_POLL | DO_RX_POLL].map(synced), [[true, true], [false, true]]);
+    }
+
+    #[test]
     fn a_monitor_without_a_copy_has_both_directions() {
         let kinds = |flags| Wanted { flags, ..Wanted::default() }.monitored();
         assert_eq!((kinds(0), kinds(MONITOR_SENT), kinds(MONITOR_RECEIVED)), (0, SENT, RECEIVED));

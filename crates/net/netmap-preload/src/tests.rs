@@ -2,43 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::fuzzing::{self, BOTH, SIZES, Shared, Step, pass, port};
 use crate::handles::{store, stored};
 use crate::monitor::{RECEIVED, RETURNED, SENT};
 use crate::monitor_server::Request;
-use crate::port::{Port, Use};
+use crate::port::Port;
 use crate::region::{Place, Region, Sizes};
 use crate::rings::{Rings, Slot};
 use crate::shared::STATE;
 use crate::transfer::{RX, TX};
 use proptest::prelude::*;
-use ringway_host::{Mapping, descriptor_store, memfd, store_descriptors, stored_descriptors};
-use ringway_ring_client::{PendingRing, Ring, RingParts};
-use std::cell::RefCell;
+use ringway_host::{descriptor_store, store_descriptors, stored_descriptors};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-
-const SIZES: Sizes = Sizes { slots: [64, 128], extra: 3, is_in_place: false };
-const BOTH: Use = Use { number: 0, bound: [true; 2], sends: true, receives: true, monitor: None };
-
-/// A port, and the other side of its ring with the memory that both have.
-fn port() -> (Port, Ring, ringway_mem::Region) {
-    let region = Region::new(SIZES, |_| false).unwrap();
-    let (own, other) = UnixStream::pair().unwrap();
-    let parts = RingParts::offer(own, 64, 2048).unwrap();
-    let common = Mapping::sealed(&parts.memory).unwrap().region();
-    let file = RefCell::new(None);
-    let map = |memory: &OwnedFd| {
-        *file.borrow_mut() = memory.try_clone().ok();
-        Ok(Mapping::sealed(memory)?.region())
-    };
-    let ring = PendingRing::offered(other).ring_by(None, &map).unwrap();
-    let memory = file.into_inner().unwrap();
-    let port = Port::of_fabric(region.give(SIZES).unwrap(), ring, &memory).unwrap();
-    (port, Ring::from_parts(parts).unwrap(), common)
-}
 
 fn give(rings: &Rings, at: u32, fill: u8) {
     let slot = rings.slot(TX, at);
@@ -250,20 +228,6 @@ fn programs_map_no_page_of_the_states() {
     }
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    /// The program writes a word of what it maps.
-    Program(u64, u32),
-    /// Another process writes a word of the states.
-    State(u64, u32),
-    /// The other side writes a word of what it has in common with the port.
-    Other(usize, u32),
-    Positions(usize, u32, u32),
-    Sync(usize),
-    Poll(i16),
-    Send(u16),
-}
-
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![0..200_u32, any::<u32>(), Just(u32::MAX)]
 }
@@ -272,7 +236,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0..5000_u64, number()).prop_map(|(at, value)| Step::Program(at, value)),
         (0..2 * STATE / 4, number()).prop_map(|(at, value)| Step::State(at, value)),
-        (0..3000_usize, number()).prop_map(|(at, value)| Step::Other(at, value)),
+        (0..3000_u64, number()).prop_map(|(at, value)| Step::Other(at, value)),
         (0..2_usize, 0..140_u32, 0..140_u32).prop_map(|(dir, head, cur)| Step::Positions(dir, head, cur)),
         (0..2_usize).prop_map(Step::Sync),
         any::<i16>().prop_map(Step::Poll),
@@ -286,45 +250,14 @@ fn option() -> impl Strategy<Value = (u32, u64, [u64; 2])> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
 
     /// Whatever they write, no call panics or reads beyond the memory, and positions are a ring's.
     #[test]
     fn anything_may_be_written(steps in prop::collection::vec(step(), 1..200)) {
-        let (mut port, mut other, common) = port();
-        // Its state is behind the port's.
-        let (monitor, _) = port.make_monitor(Request { kinds: SENT | RECEIVED, slots: 64 }, b"a").unwrap();
+        let mut shared = Shared::copied();
         for step in steps {
-            let rings = port.rings.place.rings[0];
-            match step {
-                Step::Program(at, value) => port.rings.region.store(rings + at * 4, value),
-                // The lock's word would only make it wait.
-                Step::State(0, _) => {}
-                Step::State(at, value) => {
-                    port.rings.region.store(port.rings.region.states_at() + at * 4, value);
-                }
-                Step::Other(at, value) => {
-                    let part = common.part(at as u64 * 4, 4).unwrap();
-                    // SAFETY: within the memory, which others access as atomics, too.
-                    let word = unsafe { std::sync::atomic::AtomicU32::from_ptr(part.base().as_ptr().cast()) };
-                    word.store(value, std::sync::atomic::Ordering::Relaxed);
-                }
-                Step::Positions(dir, head, cur) => port.rings.set_position(dir, (head, cur)),
-                Step::Sync(dir) => drop((port.sync(dir), port.sync_for(monitor, dir))),
-                Step::Poll(events) => {
-                    for own in [BOTH, monitor] {
-                        let _ = (port.poll(own, events), port.arm(own, events));
-                    }
-                }
-                Step::Send(len) => {
-                    let _ = other.tx.push(&vec![1; len.into()]);
-                    let _ = other.sync();
-                }
-            }
-            for dir in [TX, RX] {
-                let side = port.positions(dir);
-                prop_assert!(side.head < side.slots && side.tail < side.slots && side.next < side.slots);
-            }
+            shared.step(step);
         }
     }
 
@@ -334,26 +267,7 @@ proptest! {
         words in prop::collection::vec(prop_oneof![0..20_u64, 8192..9000_u64, any::<u64>()], 11),
         kinds in prop::collection::vec(0..3_u8, 0..8), number in 0..70_u64,
     ) {
-        let store = descriptor_store(true).unwrap();
-        let region = Region::new(SIZES, |_| false).unwrap();
-        let (one, _two) = UnixStream::pair().unwrap();
-        let short = memfd("short", 4096).unwrap();
-        let fds: Vec<_> = kinds.iter().map(|kind| match kind {
-            0 => region.as_fd(),
-            1 => one.as_fd(),
-            _ => short.as_fd(),
-        }).collect();
-        let magic = u64::from_le_bytes(*b"rw-port1");
-        let bytes: Vec<u8> = [magic].into_iter().chain(words).flat_map(u64::to_ne_bytes).collect();
-        store_descriptors(&store, &bytes, &fds).unwrap();
-        let handle = descriptor_store(true).unwrap();
-        let [magic, both] = [u64::from_le_bytes(*b"rw-hand1"), 3];
-        let bytes: Vec<u8> = [magic, number, both].into_iter().flat_map(u64::to_ne_bytes).collect();
-        store_descriptors(&handle, &bytes, &[store.as_fd(), store.as_fd()]).unwrap();
-        prop_assert!(stored(handle.as_raw_fd()).is_err());
-        if let Ok(mut port) = Port::adopt(store, |_| None) {
-            let _ = (port.sync(TX), port.sync(RX), port.poll(BOTH, libc::POLLIN), port.watch());
-        }
+        pass(words.try_into().unwrap(), &kinds, number);
     }
 
     /// Whatever a request says, with whatever options and body, it is answered, and what it registers works.
@@ -365,49 +279,13 @@ proptest! {
         mut body in prop::collection::vec(number(), 64), mode in 0..10_u32,
         options in prop::collection::vec(option(), 0..8),
     ) {
-        // An option has 24 bytes, and as many behind it as it may say.
-        let mut chain = vec![[0_u64; 520]; options.len()];
-        let mut next = 0;
-        for (place, (kind, size, words)) in chain.iter_mut().zip(&options).rev() {
-            // The program promises as many bytes as it says, up to what is refused.
-            let size = if *kind == 2 && *size <= 4096 { *size } else { size % 100 };
-            place[..5].copy_from_slice(&[next, u64::from(*kind), size, words[0], words[1]]);
-            next = place.as_ptr().addr() as u64;
-        }
-        let store = descriptor_store(true).unwrap();
-        let fd = store.as_raw_fd();
-        crate::handles::begin(fd).unwrap();
-        let handle = crate::handles::get(fd).unwrap();
-        let done = if is_old {
-            let at = body.as_mut_ptr();
-            let mut bytes = [0; 16];
-            let len = name.len().min(16);
-            bytes[..len].copy_from_slice(&name[..len]);
-            // SAFETY: the vector has more bytes than a `struct nmreq`.
-            unsafe {
-                at.cast::<[u8; 16]>().write(bytes);
-                crate::request::old(fd, handle, at.cast(), version % 2 == 0)
-            }
-        } else {
+        let old = is_old.then_some(version % 2 == 0);
+        if !is_old {
             // The mode of a request to register.
             body[9] = mode;
-            let mut header = [0_u64; 11];
-            header[0] = u64::from(version) | u64::from(kind) << 16;
-            for (at, byte) in name.iter().enumerate() {
-                header[1 + at / 8] |= u64::from(*byte) << (at % 8 * 8);
-            }
-            (header[9], header[10]) = (next, body.as_mut_ptr().addr() as u64);
-            // SAFETY: header, options and body are as long as they say.
-            unsafe { crate::request::control(fd, handle, header.as_mut_ptr().cast()) }
-        };
-        if done.is_ok() {
-            for dir in [TX, RX] {
-                let _ = handle.sync(fd, dir);
-            }
-            handle.poll(fd, libc::POLLIN | libc::POLLOUT);
         }
+        let done = fuzzing::Request { old, kind, version, name, body, options }.ask();
         prop_assert!(done.is_ok() || done.is_err_and(|error| (1..200).contains(&error)));
-        drop(crate::handles::closed(fd));
     }
 
     /// Places that are not within the memory are refused.

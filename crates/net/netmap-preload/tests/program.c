@@ -1,7 +1,10 @@
 /* A netmap program for the tests: one handle, used rightly and wrongly. */
 #include "netmap.h"
+#include <net/if.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 /* Everything that can be written wrongly; afterwards the port works as before. */
 static void write_wrongly(struct port *port)
@@ -152,6 +155,170 @@ static void ask_the_rest(const char *name)
 	CHECK(ioctl(fd, TXSYNC, NULL) == 0 && poll_events(&(struct port){ .fd = fd }, POLLIN, 0) == 0);
 	CHECK(control(fd, 12, "", &pools) == 0 && pools.memsize == reg.memsize && pools.mem_id > 1);
 	CHECK(close(fd) == 0);
+}
+
+/* API 15, by both requests: what is answered is 14. */
+static void use_version_15(const char *name)
+{
+	struct reg reg = { .mode = 1 };
+	struct old old = { .version = 15 };
+	struct header header = { .version = 15, .type = 1, .body = (uintptr_t)&reg };
+	int fds[2] = { open("/dev/netmap", O_RDWR), open("/dev/netmap", O_RDWR) };
+	snprintf(header.name, sizeof header.name, "%s", name);
+	CHECK(ioctl(fds[0], CONTROL, &header) == 0 && header.version == 14 && reg.mem_id > 1);
+	CHECK(old_request(fds[1], name, &old) == 0 && old.version == 14 && old.arg2 == reg.mem_id);
+	CHECK(ioctl(fds[0], RXSYNC, NULL) == 0 && ioctl(fds[1], RXSYNC, NULL) == 0);
+	CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
+}
+
+/* VALE ports have memory of their own, unless a program names one; and a handle may have one ring alone. */
+static void use_suffixes(const char *name)
+{
+	struct reg one = { .mode = 1 }, two = { .mode = 1 }, named = { .mode = 1 }, rx = { .mode = 1, .flags = 0x2000 };
+	int fds[4];
+	for (int at = 0; at < 4; at++)
+		CHECK((fds[at] = open("/dev/netmap", O_RDWR)) >= 0);
+	CHECK(new_request(fds[0], "valemain:b", &one, NULL) == 0 && new_request(fds[1], "valemain:c", &two, NULL) == 0);
+	CHECK(one.mem_id > 1 && two.mem_id > 1 && one.mem_id != two.mem_id);
+	CHECK(close(fds[1]) == 0 && (fds[1] = open("/dev/netmap", O_RDWR)) >= 0);
+	named.mem_id = one.mem_id;
+	CHECK(new_request(fds[1], "valemain:c", &named, NULL) == 0);
+	CHECK(named.mem_id == one.mem_id && named.memsize == one.memsize && named.offset != one.offset);
+	CHECK(new_request(fds[2], name, &rx, NULL) == 0);
+	char *memory = mmap(NULL, rx.memsize, PROT_READ | PROT_WRITE, MAP_SHARED, fds[2], 0);
+	CHECK(memory != MAP_FAILED);
+	struct interface *interface = (struct interface *)(memory + rx.offset);
+	CHECK(interface->ring_ofs[0] == 0 && interface->ring_ofs[2] != 0);
+	CHECK(poll_events(&(struct port){ .fd = fds[2] }, POLLOUT, 0) == 0);
+	for (int at = 0; at < 4; at++)
+		CHECK(close(fds[at]) == 0);
+}
+
+/* As `lb -p 20`, which exchanges buffers between a port, whose extra buffers it has, and its pipes. */
+static void open_pipes(const char *name)
+{
+	struct reg port = { .mode = 1, .extra = 1 << 14 };
+	int fds[21] = { open("/dev/netmap", O_RDWR) };
+	CHECK(new_request(fds[0], name, &port, NULL) == 0 && port.extra == 1 << 14);
+	for (int at = 1; at <= 20; at++) {
+		char pipe[64];
+		struct reg reg = { .mode = 1, .flags = 0x4800 };
+		snprintf(pipe, sizeof pipe, "%s{%d", name, at);
+		fds[at] = open("/dev/netmap", O_RDWR);
+		CHECK(new_request(fds[at], pipe, &reg, NULL) == 0 && reg.mem_id == port.mem_id);
+	}
+	for (int at = 0; at <= 20; at++)
+		CHECK(close(fds[at]) == 0);
+}
+
+/* The largest packet of an interface that is a port. */
+static void ask_the_mtu(const char *name)
+{
+	struct ifreq request = { 0 };
+	int any = socket(AF_INET, SOCK_DGRAM, 0);
+	snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+	CHECK(ioctl(any, SIOCGIFMTU, &request) == 0 && request.ifr_mtu == 1500);
+	snprintf(request.ifr_name, sizeof request.ifr_name, "nothing");
+	CHECK(ioctl(any, SIOCGIFMTU, &request) == -1 && errno == ENODEV);
+	CHECK(close(any) == 0);
+}
+
+/* What is ready to be read within a time, by one of the calls: 1 a handle, 2 another descriptor, 3 both. */
+static int ready(const char *call, const int fds[2], int time)
+{
+	int found = 0, count, set;
+	if (strcmp(call, "poll") == 0) {
+		struct pollfd both[2] = { { .fd = fds[0], .events = POLLIN }, { .fd = fds[1], .events = POLLIN } };
+		count = poll(both, 2, time);
+		for (int at = 0; at < 2; at++)
+			found |= both[at].revents == POLLIN ? 1 << at : 0;
+	} else if (strcmp(call, "select") == 0) {
+		fd_set read;
+		struct timeval most = { .tv_sec = time / 1000, .tv_usec = time % 1000 * 1000 };
+		FD_ZERO(&read);
+		FD_SET(fds[0], &read);
+		FD_SET(fds[1], &read);
+		count = select((fds[0] > fds[1] ? fds[0] : fds[1]) + 1, &read, NULL, NULL, &most);
+		for (int at = 0; at < 2; at++)
+			found |= FD_ISSET(fds[at], &read) ? 1 << at : 0;
+	} else {
+		struct epoll_event events[2];
+		CHECK((set = epoll_create1(0)) >= 0);
+		for (int at = 0; at < 2; at++) {
+			struct epoll_event event = { .events = EPOLLIN, .data.u64 = 1 << at };
+			CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fds[at], &event) == 0);
+		}
+		count = epoll_wait(set, events, 2, time);
+		for (int at = 0; at < count; at++)
+			found |= events[at].data.u64;
+		CHECK(close(set) == 0);
+	}
+	CHECK(count == (found & 1) + (found >> 1));
+	return found;
+}
+
+/* A child that sends a frame, or without a port writes a byte, after the parent has begun to wait. */
+static pid_t begin_later(struct port *port, uint32_t number, int socket)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		usleep(50000);
+		if (port != NULL)
+			send_frames(port, number, 1, 1);
+		else
+			CHECK(write(socket, "x", 1) == 1);
+		_exit(0);
+	}
+	return child;
+}
+
+static void ends(pid_t child)
+{
+	int status = -1;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void *wait_once(void *port)
+{
+	return (void *)(intptr_t)(wait_for(port, POLLIN) & POLLIN);
+}
+
+/* A handle and a socket that one call waits for; and a handle that two threads wait for. */
+static void mix(void)
+{
+	const char *calls[] = { "poll", "select", "epoll" };
+	struct port one = opened("mix{1", "new", 0), two = opened("mix}1", "new", 0);
+	int sockets[2];
+	char byte;
+	one.wait = two.wait = "poll";
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+	const int fds[2] = { two.fd, sockets[1] };
+	for (uint32_t at = 0; at < 3; at++) {
+		CHECK(ready(calls[at], fds, 0) == 0 && ready(calls[at], fds, 20) == 0);
+		pid_t child = begin_later(NULL, 0, sockets[0]);
+		CHECK(ready(calls[at], fds, 20000) == 2 && ready(calls[at], fds, 0) == 2);
+		ends(child);
+		send_frames(&one, 2 * at, 1, 1);
+		CHECK(ready(calls[at], fds, 0) == 3 && read(sockets[1], &byte, 1) == 1);
+		CHECK(ready(calls[at], fds, 20000) == 1 && ready(calls[at], fds, 0) == 1);
+		receive_frames(&two, 2 * at, 1, 1);
+		CHECK(ready(calls[at], fds, 0) == 0);
+		child = begin_later(&one, 2 * at + 1, -1);
+		CHECK(ready(calls[at], fds, 20000) == 1);
+		ends(child);
+		receive_frames(&two, 2 * at + 1, 1, 1);
+	}
+	pthread_t threads[2];
+	for (int at = 0; at < 2; at++)
+		CHECK(pthread_create(&threads[at], NULL, wait_once, &two) == 0);
+	usleep(50000);
+	send_frames(&one, 6, 1, 1);
+	for (int at = 0; at < 2; at++) {
+		void *found;
+		CHECK(pthread_join(threads[at], &found) == 0 && (intptr_t)found == POLLIN);
+	}
+	receive_frames(&two, 6, 1, 1);
+	CHECK(close(one.fd) == 0 && close(two.fd) == 0);
 }
 
 /* Frames behind a `virtio_net_hdr`: sent and received by one port, while the other end has none. */
@@ -313,6 +480,19 @@ int main(int count, char **words)
 	}
 	if (strcmp(task, "rest") == 0) {
 		ask_the_rest(name);
+		use_version_15(name);
+		use_suffixes(name);
+		open_pipes(name);
+		ask_the_mtu(name);
+		return 0;
+	}
+	if (strcmp(task, "mix") == 0) {
+		mix();
+		return 0;
+	}
+	if (strcmp(task, "privileged") == 0) {
+		CHECK(getauxval(AT_SECURE) != 0);
+		CHECK(open("/dev/netmap", O_RDWR) == -1 && errno == ENOENT);
 		return 0;
 	}
 	if (strcmp(task, "loop") == 0) {
