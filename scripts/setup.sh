@@ -18,7 +18,7 @@ wanted=(
   dune:ocaml-dune
   redis-server:redis-server redis-benchmark:redis-tools wget:wget wrk:wrk ssh:openssh-client
   sshd:openssh-server pgbench:postgresql musl-gcc:musl-tools sockperf:sockperf nc:netcat-openbsd
-  flex:flex bison:bison prometheus:prometheus
+  flex:flex bison:bison prometheus:prometheus ngrep:ngrep arping:arping
 )
 # Benchmarks and tests run their own: the services of newly installed ones are turned off again.
 declare -A services=([freeradius]=freeradius [nfdump]=nfdump [nginx-light]=nginx [redis-server]=redis-server

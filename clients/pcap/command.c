@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -27,12 +28,20 @@ extern char **environ;
 #define P_PIDFD 3
 #endif
 
-const char *command_program(void)
+/* What `ringway` is called: RINGWAY_PROGRAM, if that is set. */
+static const char *command_program(void)
 {
-	/* Not the program of the user of one with more rights. */
-	const char *name = secure_getenv("RINGWAY_PROGRAM");
+	const char *name = getenv("RINGWAY_PROGRAM");
 
 	return name != NULL && *name != '\0' ? name : "ringway";
+}
+
+void command_refusal(int failed, char *why, size_t size)
+{
+	if (getauxval(AT_SECURE))
+		snprintf(why, size, "a program with more rights than its user starts no `ringway`");
+	else
+		snprintf(why, size, "%s: %s; RINGWAY_PROGRAM names the program", command_program(), strerror(failed));
 }
 
 int64_t command_now(void)
@@ -117,6 +126,9 @@ int command_start(struct command *child, const char *const *words)
 	int out[2], errors[2], failed;
 
 	*child = (struct command){.out = -1, .errors = -1, .pidfd = -1};
+	/* Attack: the user of a setuid program, who sets PATH, RINGWAY_PROGRAM and RINGWAY_RUN. */
+	if (getauxval(AT_SECURE))
+		return EPERM;
 	if (make_pipe(out) != 0)
 		return errno;
 	if (make_pipe(errors) != 0) {
@@ -195,7 +207,7 @@ int command_ask(const char *const *words, char *out, size_t size, int timeout, c
 	int failed = command_start(&child, words), status;
 
 	if (failed) {
-		snprintf(why, why_size, "%s: %s; RINGWAY_PROGRAM names the program", command_program(), strerror(failed));
+		command_refusal(failed, why, why_size);
 		return -1;
 	}
 	for (;;) {

@@ -13,11 +13,11 @@ struct command {
 	pid_t pid;
 };
 
-/* What `ringway` is called: RINGWAY_PROGRAM, if that is set. */
-const char *command_program(void);
-
-/* Starts a process; 0, or a number of errno. */
+/* Starts a process; 0, or a number of errno: EPERM in a program with more rights than its user, as a setuid one. */
 int command_start(struct command *child, const char *const *words);
+
+/* Why a process was not started, for people, by that number. */
+void command_refusal(int failed, char *why, size_t size);
 
 /* Ends a process, and returns its exit status, 128 and more if a signal ended it, or -1 if that is unknown: the program
  * ignores SIGCHLD, or waits for every process. */

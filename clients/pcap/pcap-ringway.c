@@ -675,8 +675,7 @@ static int begin(pcap_t *p, struct module *m)
 	address(m, words, command);
 	failed = command_start(&m->child, words);
 	if (failed) {
-		fail(p, "%s: %s; RINGWAY_PROGRAM names the program", command_program(),
-			 strerror(failed));
+		command_refusal(failed, p->errbuf, sizeof p->errbuf);
 		return PCAP_ERROR;
 	}
 	while (!m->has_begun) {

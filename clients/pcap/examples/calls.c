@@ -8,6 +8,7 @@
  *   calls DEVICE nano COUNT        prints the time in nanoseconds, the length and the captured length of so many frames
  *   calls DEVICE break             waits for a frame until another thread calls pcap_breakloop()
  *   calls DEVICE timeout           prints for how many milliseconds a call waits that may wait for 200
+ *   calls list                     prints the names of all devices
  */
 #include <pcap/pcap.h>
 #include <pthread.h>
@@ -136,11 +137,28 @@ static void run(pcap_t *pcap, int argc, char **argv)
 	}
 }
 
+static int list(void)
+{
+	char errors[PCAP_ERRBUF_SIZE];
+	pcap_if_t *devices, *device;
+
+	if (pcap_findalldevs(&devices, errors) != 0) {
+		fprintf(stderr, "%s\n", errors);
+		return 1;
+	}
+	for (device = devices; device != NULL; device = device->next)
+		printf("%s\n", device->name);
+	pcap_freealldevs(devices);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	char errors[PCAP_ERRBUF_SIZE];
 	pcap_t *pcap;
 
+	if (argc == 2 && strcmp(argv[1], "list") == 0)
+		return list();
 	if (argc < 3) {
 		fprintf(stderr, "usage: calls DEVICE CALL [ARGUMENT...]\n");
 		return 2;

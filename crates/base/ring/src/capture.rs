@@ -247,6 +247,12 @@ impl Consumer {
         }
         Ok(())
     }
+
+    /// Leaves the lane for ever: it is full for its producers, which count every further record as dropped.
+    pub fn close(self, lane: &Lane<'_>) {
+        // More is used than the lane has.
+        lane.indices[TAIL].store(self.tail.wrapping_sub(1 << 63), Release);
+    }
 }
 
 #[cfg(test)]
@@ -318,6 +324,20 @@ mod tests {
             let _ = Consumer::default().drain(&lane, |_, _| count += 1);
             prop_assert!(count <= 1023);
         }
+    }
+
+    #[test]
+    fn a_closed_lane_takes_nothing_from_any_producer() {
+        let geometry = Geometry::new(1, 1, 4096);
+        let memory = memory(&geometry);
+        let lane = geometry.lane(&memory, 0).unwrap();
+        let mut producer = Producer::new(&lane);
+        assert!(producer.push(&lane, &Record::default(), &[1; 8]));
+        Consumer::default().close(&lane);
+        assert!(!producer.push(&lane, &Record::default(), &[1; 8]));
+        producer.publish(&lane);
+        assert!(!Producer::new(&lane).push(&lane, &Record::default(), &[]));
+        assert_eq!(lane.statistics(0), Statistics { received: 0, accepted: 3, dropped: 2 });
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Programs that link libpcap, with our library: `tcpdump -i ringway:PORT`.
 
+use crate::exec::may_create_namespaces;
 use crate::lab::frames::{LONG, next, patched, program, receive, send};
 use crate::lab::{Lab, Running, until};
 use ringway_ring_client::Ring;
-use ringway_wire::pcap::Reader;
+use ringway_wire::pcap::{Header, Reader};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..")
@@ -37,6 +40,8 @@ fn library() -> Option<&'static Path> {
         compile.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(folder.join("calls"));
         compile.arg(root().join("clients/pcap/examples/calls.c"));
         compile.arg("-I").arg(folder.join("source")).arg(folder.join("libpcap.so.0.8"));
+        // A setuid copy finds the library too.
+        compile.arg(format!("-Wl,-rpath,{}", folder.display()));
         assert!(compile.status().unwrap().success());
         Some(folder)
     };
@@ -223,10 +228,46 @@ fn ports_are_listed_and_what_is_wrong_is_said() {
     lab.ok(&["down"]);
     let (success, said) = waiting.end();
     assert!(!success && said.contains("left: the fabric went down"), "{said}");
-    let began = Instant::now();
     let list = run(&lab, "tcpdump", &["-D"]);
-    assert!(list.status.success() && began.elapsed() < Duration::from_secs(2), "{}", errors(&list));
+    assert!(list.status.success(), "{}", errors(&list));
     assert!(!String::from_utf8_lossy(&list.stdout).contains("ringway:"));
+}
+
+/// Attack: the user of a setuid program, in whose PATH another program has the name `ringway`.
+#[test]
+fn a_setuid_program_starts_nothing() {
+    const NOBODY: u32 = 65_534;
+    let Some(lab) = up("pcap-setuid") else { return };
+    let setuid = |from: &Path, name: &str| {
+        let copy = lab.folder.join(name);
+        let copied = Command::new("install").args(["-m", "4755"]).arg(from).arg(&copy).status().unwrap();
+        assert!(copied.success());
+        copy
+    };
+    let mut id = Command::new(setuid(Path::new("/usr/bin/id"), "id"));
+    if !id.arg("-u").uid(NOBODY).output().is_ok_and(|output| output.stdout == b"0\n") {
+        return eprintln!("not run: only root can make setuid programs, where the file system permits them");
+    }
+    let (path, ran) = (lab.folder.join("path"), lab.folder.join("path/ran"));
+    std::fs::create_dir(&path).unwrap();
+    std::fs::write(path.join("ringway"), format!("#!/bin/sh\n: > {}\n", ran.display())).unwrap();
+    std::fs::set_permissions(path.join("ringway"), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
+    let list = |program: &str| {
+        let mut list = command(&lab, program, &["list"]);
+        list.env_remove("RINGWAY_PROGRAM").env("PATH", &path);
+        list
+    };
+    let other = list("calls").output().unwrap();
+    assert!(other.status.success() && ran.exists(), "without more rights it runs: {}", errors(&other));
+    std::fs::remove_file(&ran).unwrap();
+    let copy = setuid(&library().unwrap().join("calls"), "calls");
+    let copy = copy.to_str().unwrap();
+    let listed = list(copy).uid(NOBODY).output().unwrap();
+    assert!(listed.status.success() && !ran.exists(), "{}", errors(&listed));
+    let opened = command(&lab, copy, &["ringway:left", "break"]).uid(NOBODY).output().unwrap();
+    let expected = "a program with more rights than its user starts no `ringway`";
+    assert!(errors(&opened).contains(expected), "{}", errors(&opened));
 }
 
 /// A stopped tcpdump misses frames, and says how many.
@@ -332,4 +373,77 @@ fn calls_of_the_library() {
     let text = String::from_utf8_lossy(&late.stdout).into_owned();
     let waited = text.strip_prefix("ready\n0 ").unwrap_or_else(|| panic!("{text}{}", errors(&late)));
     assert!((200..5000).contains(&waited.trim_end().parse::<u32>().unwrap()), "{text}");
+}
+
+/// A program of docs/pcap.md: a command that succeeds if it is installed, its words, and a part of what it prints.
+type Listed = (&'static str, &'static [&'static str], &'static str);
+
+/// With the library; they wait for frames.
+const BY_THE_LIBRARY: [Listed; 3] = [
+    ("command -v ngrep", &["ngrep", "-l", "-d", "ringway:left", "GET", "tcp port 8000"], "GET /"),
+    ("command -v p0f", &["p0f", "-i", "ringway:left"], ".-[ 10.0.0.2/"),
+    (
+        "python3 -c 'import scapy'",
+        &[
+            "python3",
+            "-c",
+            "from scapy.all import conf, sniff\nconf.use_pcap = True\n\
+             print(sniff(iface='ringway:lab:left', count=1)[0].summary())",
+        ],
+        "Ether / ",
+    ),
+];
+
+/// On an interface of the kernel, whose frames go to a port.
+const BY_EXEC: [Listed; 3] = [
+    (
+        "arping --help 2>&1 | grep Habets",
+        &["arping", "-w", "20", "-C", "1", "-i", "eth0", "10.0.0.1"],
+        ": index=0",
+    ),
+    ("command -v nmap", &["nmap", "-n", "-sS", "-p", "8000", "10.0.0.1"], "8000/tcp open"),
+    ("command -v tcpreplay", &["tcpreplay", "-i", "eth0", "one.pcap"], "Actual: 1 packets (60 bytes) sent"),
+];
+
+fn is_installed((seen, words, _): &Listed) -> bool {
+    let is = Command::new("sh").args(["-c", *seen]).output().unwrap().status.success();
+    if !is {
+        eprintln!("not run: {}: `{seen}` fails", words[0]);
+    }
+    is
+}
+
+#[test]
+fn the_programs_of_the_page_run() {
+    let programs = |all: &[Listed]| all.iter().copied().filter(is_installed).collect::<Vec<_>>();
+    let (by_the_library, by_exec) = (programs(&BY_THE_LIBRARY), programs(&BY_EXEC));
+    if by_the_library.len() + by_exec.len() == 0 || !may_create_namespaces() {
+        return;
+    }
+    let Some(lab) = up("pcap-programs") else { return };
+    let header = Header::ethernet();
+    let record = [&header.to_bytes()[..], &header.record_header(0, 60, 60), &frame(1)].concat();
+    std::fs::write(lab.folder.join("one.pcap"), record).unwrap();
+    let exec = |port: &str, address: &str, words: &[&str]| {
+        let network = ["exec", "--stack", "kernel", "--port", port, "--address", address, "--"];
+        let mut command = lab.command(&[&network[..], words].concat());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let mut server = exec("left", "10.0.0.1/24", &["python3", "-m", "http.server", "8000"]);
+    let mut server = Running(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let get = ["python3", "-c", "import urllib.request as u; u.urlopen('http://10.0.0.1:8000/')"];
+    let asks = || exec("right", "10.0.0.2/24", &get).output().unwrap().status.success();
+    until("the server answers", asks);
+    for (_, words, expected) in by_the_library {
+        let capturing = Capturing::start(&lab, words[0], &words[1..]);
+        until(words[0], || asks() && String::from_utf8_lossy(&capturing.bytes()).contains(expected));
+    }
+    for (_, words, expected) in by_exec {
+        let output = exec("right", "10.0.0.2/24", words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(expected), "{}: {text}{}", words[0], errors(&output));
+    }
+    kill_process(Pid::from_child(&server.0), Signal::TERM).unwrap();
+    server.0.wait().unwrap();
 }

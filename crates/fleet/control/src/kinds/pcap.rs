@@ -4,12 +4,12 @@ use super::{Described, Opening, PortControl};
 use crate::open::EngineHandle;
 use ringway_host::{Mapping, OwnFile, PageChoice, memfd, open_own, read_file};
 use ringway_port::pcap::{Image, KIND, LARGEST_FILE, ReplayError, Settings};
-use ringway_ring::capture::{Consumer, Geometry};
+use ringway_ring::capture::{Consumer, Geometry, Statistics};
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port, printable};
 use ringway_wire::pcapng::{self, Direction, Packet};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -179,8 +179,8 @@ impl Recorder {
         let ends = Arc::new(AtomicBool::new(false));
         let (name, path, until) = (port.name.clone(), path.to_string(), ends.clone());
         let record = move || {
-            if let Err(error) = record(file, &name, (&mapping, geometry), &until) {
-                tracing::error!(port = name, file = path, %error, "frames are no longer recorded");
+            if let Err((error, lost)) = record(file, &name, (&mapping, geometry), &until) {
+                tracing::error!(port = name, file = path, %error, lost, "frames are no longer recorded");
             }
         };
         let thread = Some(std::thread::Builder::new().name("recorder".into()).spawn(record)?);
@@ -196,29 +196,49 @@ impl Drop for Recorder {
     }
 }
 
-/// Writes frames until the end. After an error nothing is read any more, so that the port counts its frames as
-/// dropped.
+/// Writes frames until the end. After an error the port counts its frames as dropped, and the file ends with the last
+/// whole one; how many frames the port had taken that are not in it comes with the error.
 fn record(
     mut file: File,
     port: &str,
     (mapping, geometry): (&Mapping, Geometry),
     ends: &AtomicBool,
-) -> io::Result<()> {
+) -> Result<(), (io::Error, u64)> {
+    let lane = geometry.lane(mapping.words(), 0);
+    let lane = lane.ok_or_else(|| (io::Error::from(io::ErrorKind::InvalidData), 0u64))?;
     let mut out = Vec::new();
     pcapng::write_section_of(&mut out, concat!("ringway ", env!("CARGO_PKG_VERSION")));
     pcapng::write_interface(&mut out, port);
+    // Where in `out` there may be an end: after what precedes the first frame, and after each frame.
+    let mut cuts = vec![out.len()];
+    // Bytes and cuts of the file.
+    let (mut written, mut passed) = (0u64, 0u64);
     let mut consumer = Consumer::default();
-    let lane = geometry.lane(mapping.words(), 0).ok_or(io::ErrorKind::InvalidData)?;
     loop {
         let is_last = ends.load(Relaxed);
         let drained = consumer.drain(&lane, |record, data| {
             let (time, original_len) = (record.time, record.len);
             let packet = Packet { interface: 0, time, original_len, direction: Direction::Outbound, data };
             pcapng::write_packet(&mut out, &packet);
+            cuts.push(out.len());
         });
-        drained.map_err(|_| io::Error::other("the data process wrote what is no frame"))?;
-        file.write_all(&out)?;
+        let drained = drained.map_err(|_| io::Error::other("the data process wrote what is no frame"));
+        if let Err(error) = drained.and_then(|()| file.write_all(&out)) {
+            consumer.close(&lane);
+            let reached = file.stream_position().unwrap_or(written) - written;
+            let whole = cuts.partition_point(|cut| *cut as u64 <= reached);
+            // If this fails too, readers say that the file is cut.
+            let _ = file.set_len(written + cuts[..whole].last().map_or(0, |cut| *cut as u64));
+            // A worker may be adding a frame.
+            std::thread::sleep(LOOK);
+            let Statistics { accepted, dropped, .. } = lane.statistics(0);
+            let recorded = (passed + whole as u64).saturating_sub(1);
+            return Err((error, accepted.saturating_sub(dropped).saturating_sub(recorded)));
+        }
+        written += out.len() as u64;
+        passed += cuts.len() as u64;
         out.clear();
+        cuts.clear();
         if is_last {
             return Ok(());
         }
@@ -229,6 +249,9 @@ fn record(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringway_ring::capture::{Producer, Record};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    use std::io::Read;
 
     #[test]
     fn speeds_are_factors() {
@@ -236,6 +259,36 @@ mod tests {
         for wrong in ["", "x", "0x", "-1x", "2", "1e9x", "NaNx", "infx"] {
             assert!(speed(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn on_a_full_disk_each_frame_is_in_the_file_or_known_to_be_lost() {
+        let geometry = Geometry::new(1, 1, BUFFER);
+        let mapping = Mapping::sealed(&memfd("recording", geometry.bytes()).unwrap()).unwrap();
+        geometry.initialize(mapping.words());
+        let lane = geometry.lane(mapping.words(), 0).unwrap();
+        let mut producer = Producer::new(&lane);
+        let mut add = |count: usize| {
+            let header = Record { port: 0, kind: 0, time: 1, len: 100 };
+            let added = (0..count).filter(|_| producer.push(&lane, &header, &[7; 100])).count();
+            producer.publish(&lane);
+            added
+        };
+        assert_eq!(add(1000), 1000);
+        // A file that can't become longer, as on a disk that is full.
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
+        let mut file = File::from(memfd_create("full", flags).unwrap());
+        file.set_len(64 << 10).unwrap();
+        fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+        let ends = AtomicBool::new(false);
+        let (_, lost) = record(file.try_clone().unwrap(), "a", (&mapping, geometry), &ends).unwrap_err();
+        assert_eq!(add(10), 0, "the port counts them as dropped");
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        let packets: Vec<_> = pcapng::Reader::new(&bytes).map(|packet| packet.unwrap()).collect();
+        let frames = packets.len() as u64;
+        assert!(frames > 0 && frames + lost == 1000, "{frames} in {} bytes, {lost} lost", bytes.len());
     }
 
     #[test]
