@@ -12,7 +12,7 @@ pub struct Entry {
     /// 95% confidence interval of our median; none for fewer than six slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ours_interval: Option<[f64; 2]>,
-    /// Our best slice; not compared with marks.
+    /// Our best slice; only marks that say `best` are compared with it.
     pub best: Option<f64>,
     /// Median of the peer's slices.
     pub peer: Option<f64>,
@@ -189,6 +189,13 @@ impl Entry {
         self.mark(mark, holds)
     }
 
+    /// Adds the target that our best slice is at least `bound`.
+    pub fn best_at_least(self, bound: f64) -> Entry {
+        let holds = self.best.is_some_and(|best| best >= bound);
+        let mark = format!("best >= {bound} {}", self.unit);
+        self.mark(mark, holds)
+    }
+
     /// Adds the target that our best slice is at most `bound`.
     pub fn best_at_most(self, bound: f64) -> Entry {
         let holds = self.best.is_some_and(|best| best <= bound);
@@ -302,6 +309,7 @@ mod tests {
         assert!(holds(entry.clone().at_most(9.0)) && !holds(entry.clone().at_most(8.9)));
         assert!(holds(entry.clone().ratio_at_least(0.2)) && !holds(entry.clone().ratio_at_least(0.21)));
         assert!(holds(entry.clone().ratio_at_most(0.9)) && !holds(entry.clone().ratio_at_most(0.89)));
+        assert!(holds(entry.clone().best_at_least(10.0)) && !holds(entry.clone().best_at_least(10.1)));
         assert_eq!(entry.at_least(2.0).marks[0].mark, ">= 2 Mpps");
         let few = Slices::of(&[9.0; 5], &[]).entry("Mpps", Better::More);
         assert!(!holds(few.at_least(1.0)));

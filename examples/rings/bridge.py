@@ -6,9 +6,6 @@ import sys
 from ringway.rings import RX, Ring, RingClosed
 
 with Ring(sys.argv[1]) as one, Ring(sys.argv[2]) as two:
-    poll = select.poll()
-    for ring in (one, two):
-        poll.register(ring, select.POLLIN)
     try:
         while True:
             for source, target in ((one, two), (two, one)):
@@ -16,6 +13,6 @@ with Ring(sys.argv[1]) as one, Ring(sys.argv[2]) as two:
                     target.send(frame)
                 target.sync()
             if one.arm(RX) and two.arm(RX):
-                poll.poll()
+                select.select([one, two], [], [])
     except RingClosed as error:
         sys.exit(f"bridge: {error}")

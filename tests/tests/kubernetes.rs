@@ -198,17 +198,19 @@ impl Lab {
         nodes
     }
 
-    /// Starts kube-scheduler, with an extender of these verbs or without one.
-    fn scheduler(&self, extender: Option<&str>) -> Running {
-        let extender = extender.map_or(String::new(), |more| {
-            let url = format!("http://127.0.0.1:{}/v1/place/extender", self.extender);
-            format!("extenders:\n- urlPrefix: {url}\n  weight: 100\n  nodeCacheCapable: true\n{more}")
+    /// Starts kube-scheduler with the page's configuration, and an extender of these verbs or none.
+    fn scheduler(&self, verbs: Option<&str>) -> Running {
+        let page = include_str!("../../docs/placement.md");
+        let (_, shown) = page.split_once("```yaml\n").unwrap();
+        let (common, extender) = shown.split_once("```").unwrap().0.split_once("extenders:\n").unwrap();
+        let common = common.replace("/etc/kubernetes/scheduler.conf", "lab.conf").replace("1000", "5000");
+        let address = format!("127.0.0.1:{}", self.extender);
+        let extender = extender.replace("127.0.0.1:10263", &address);
+        let extender = verbs.map_or(String::new(), |verbs| {
+            assert!(extender.contains(ALL_VERBS), "{extender}");
+            format!("extenders:\n{}", extender.replace(ALL_VERBS, verbs))
         });
-        let config = format!(
-            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
-             clientConnection:\n  kubeconfig: lab.conf\n  qps: 5000\n  burst: 5000\n\
-             leaderElection:\n  leaderElect: false\n{extender}"
-        );
+        let config = format!("{common}leaderElection:\n  leaderElect: false\n{extender}");
         std::fs::write(self.folder.path().join("scheduler.yaml"), config).unwrap();
         let arguments = ["--config", "scheduler.yaml", "--secure-port", "0"].map(str::to_string);
         Running::start(self.folder.path(), "scheduler", &self.programs.join("kube-scheduler"), &arguments)
@@ -236,7 +238,9 @@ impl Lab {
 }
 
 const RATES: Option<&str> = Some("  filterVerb: filter\n  prioritizeVerb: prioritize\n");
-const BINDS: Option<&str> = Some("  filterVerb: filter\n  prioritizeVerb: prioritize\n  bindVerb: bind\n");
+/// Those of the page.
+const ALL_VERBS: &str = "  filterVerb: filter\n  prioritizeVerb: prioritize\n  bindVerb: bind\n";
+const BINDS: Option<&str> = Some(ALL_VERBS);
 const BEST: Option<&str> = Some("  filterVerb: best\n");
 const BEST_BINDS: Option<&str> = Some("  filterVerb: best\n  bindVerb: bind\n");
 

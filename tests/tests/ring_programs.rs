@@ -147,6 +147,16 @@ fn the_library_is_installed_with_a_version_and_found_by_pkg_config() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let described = std::fs::read_to_string(installed.join("usr/lib/pkgconfig/ringway.pc")).unwrap();
     assert!(described.starts_with("prefix=/usr\n") && described.contains("-lringway\n"), "{described}");
+    let prefix = format!("{}/usr", installed.display());
+    let mut asking = Command::new("pkg-config");
+    asking.arg(format!("--define-variable=prefix={prefix}")).args(["--cflags", "--libs", "ringway"]);
+    match asking.env("PKG_CONFIG_PATH", installed.join("usr/lib/pkgconfig")).output() {
+        Ok(said) => assert_eq!(
+            String::from_utf8_lossy(&said.stdout).trim_end(),
+            format!("-I{prefix}/include -L{prefix}/lib -lringway")
+        ),
+        Err(error) => eprintln!("pkg-config: {error}; its file was only read"),
+    }
     let named = std::fs::read_link(installed.join("usr/lib/libringway.so")).unwrap();
     assert_eq!(named, Path::new("libringway.so.0"));
     let library = installed.join("usr/lib/libringway.so.0");

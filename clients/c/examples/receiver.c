@@ -15,13 +15,12 @@ int main(int count, char **words)
 
 	/* The poll syncs, so that slots of frames go back. */
 	while (found >= 0 && left > 0 && (found = ringway_poll(ring, RINGWAY_RX, -1)) >= 0)
-		while (left > 0 && (found = ringway_rx_view(ring, (const void **)&frame, &len)) == 1) {
-			if (len < 18)
-				continue;
-			memcpy(&number, frame + 14, sizeof number);
-			printf("%u: %zu bytes\n", number, len);
-			left--;
-		}
+		while (left > 0 && (found = ringway_rx_view(ring, (const void **)&frame, &len)) == 1)
+			if (len >= 18) {
+				memcpy(&number, frame + 14, sizeof number);
+				printf("%u: %zu bytes\n", number, len);
+				left--;
+			}
 	/* The sender learns that all has come. */
 	if (ring)
 		ringway_sync(ring);

@@ -57,6 +57,24 @@ fn the_element_runs_with_built_in_ones_and_is_documented() {
 }
 
 #[test]
+fn the_commands_of_the_page_run() {
+    let page = include_str!("../../../docs/click-elements.md");
+    let lab = Lab::new("page");
+    let is_command = |line: &&str| line.starts_with("cargo run -p my-click -- ");
+    let lines: Vec<&str> = page.lines().filter(is_command).collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        // `up` would stay in the foreground.
+        let line = line.replace("-- up ", "-- up --detach ");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("cargo() {{ shift 4; \"$PROGRAM\" \"$@\"; }}; {line}")]);
+        shell.env("PROGRAM", env!("CARGO_BIN_EXE_my-click")).env("RINGWAY_RUN", lab.0.join("run"));
+        let output = shell.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn functions_have_the_element_and_switches_the_lookup() {
     let lab = Lab::new("fabric");
     std::fs::write(lab.0.join("own.toml"), file()).unwrap();

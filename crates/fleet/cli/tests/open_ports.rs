@@ -1,8 +1,9 @@
 //! Ports that programs open on a switch by its socket.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use crate::docs::shown;
 use crate::lab::frames::{LONG, next, send_to_all};
-use crate::lab::{Lab, Running, until};
+use crate::lab::{Lab, Running, c_program, until};
 use ringway_ring_client::{Ring, RingError, RingOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
@@ -205,30 +206,22 @@ fn users_who_may_not_connect_open_no_port() {
 
 #[test]
 fn programs_of_the_page_ping_each_other() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/programs.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (_, section) = page.split_once("\n## Ports that programs open\n").unwrap();
-    let (_, file) = section.split_once("```toml\n").unwrap();
-    let file = file.split("```").next().unwrap();
+    let file = shown("programs.md", "toml").remove(0);
     let lab = up("open-page", &file.replace("[fabric]\nname = \"lab\"\n", ""));
-    let mut pong = Command::new(env!("CARGO_BIN_EXE_ringway"));
-    let _pong = Running(pong.args(["pktgen", "pong"]).arg(path(&lab, "pong")).spawn().unwrap());
+    let lines = shown("programs.md", "sh").remove(1);
+    let lines = lines.replace("/run/ringway", lab.folder.join("run").to_str().unwrap());
+    let lines = lines.replace("10000", "100");
+    let (pong, ping) = lines.split_once(" &\n").unwrap();
+    let _pong = Running(lab.shell(&format!("exec {pong}")).spawn().unwrap());
     until("the answering program is there", || ports(&lab) == ["LAN:pong"] && lab.state("LAN:pong") == "up");
-    let said = lab.ok(&["pktgen", "ping", path(&lab, "ping").to_str().unwrap(), "--count", "100"]);
-    assert!(said.contains("100 sent, 100 received, 0 lost"), "{said}");
+    let said = lab.shell(ping).output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(text.contains("100 sent, 100 received, 0 lost"), "{said:?}");
     lab.ok(&["down"]);
 }
 
-/// A program in C, compiled with the library's sources.
 fn sender(lab: &Lab) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../clients/c");
-    let files = std::fs::read_dir(&sources).unwrap().map(|entry| entry.unwrap().path());
-    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "c"));
-    let program = lab.folder.join("sender");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-o"]).arg(&program).arg("-I").arg(&sources).args(files);
-    assert!(cc.arg(sources.join("examples/sender.c")).status().unwrap().success());
-    program
+    c_program(lab, Path::new("examples/sender.c"))
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `ringway pktgen` on the ports of a real fabric.
 
+use crate::docs::shown;
 use crate::lab::frames::{self, patched};
 use crate::lab::{Lab, Running};
 use serde_json::Value;
@@ -123,6 +124,33 @@ fn a_switch_is_measured_by_rfc_2544() {
     }
     let svg = std::fs::read_to_string(lab.folder.join("result.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("1518 B"), "{svg}");
+}
+
+/// With shorter times, and rates that a loaded machine reaches.
+#[test]
+fn the_examples_of_the_documentation_run() {
+    let lab = Lab::new("pktgen-docs", &shown("pktgen.md", "toml")[0]);
+    let mut lines = shown("pktgen.md", "sh")[0].clone();
+    let short = "--sizes 64,1518 --trial 50ms --max-rate 5kpps --burst 0";
+    for (slow, quick) in [("1Mpps", "5kpps"), ("10s", "500ms"), ("--sizes 64,1518", short)] {
+        assert!(lines.contains(slow), "{lines}");
+        lines = lines.replace(slow, quick);
+    }
+    let mut rx = None;
+    for line in lines.lines() {
+        if let Some(line) = line.strip_suffix(" &") {
+            let mut command = lab.shell(&format!("exec {line} --json"));
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            rx = Some(Running(child));
+            crate::lab::until("the receiver is on its port", || lab.state("b") == "up");
+            continue;
+        }
+        let output = lab.shell(line).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() || errors.contains("missed"), "{line}: {errors}{}", lab.log());
+    }
+    assert!(ended(rx.unwrap())["frames"].as_u64() > Some(0));
+    assert!(std::fs::read_to_string(lab.folder.join("result.svg")).unwrap().starts_with("<svg"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `ringway profile` of the data path.
 
+use crate::docs::shown;
 use crate::lab::Lab;
 use crate::lab::frames::{LONG, next, send};
 use ringway_ring_client::Ring;
@@ -93,8 +94,14 @@ fn the_time_of_workers_and_functions_adds_up() {
     assert!(number(&counter["packets"]) > 0 && number(&counter["ticks"]) > 0, "{view}");
     let svg = std::fs::read_to_string(lab.folder.join("profile.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("c :: Counter"), "{svg}");
-    let text = lab.ok(&["profile", "--seconds", "1"]);
-    assert!(text.contains("sleep") && text.contains("wire (on "), "{text}");
+    std::fs::remove_file(lab.folder.join("profile.svg")).unwrap();
+    for line in shown("measure.md", "sh").concat().lines() {
+        let output = lab.shell(line).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let is_shown = text.contains("sleep") && text.contains("wire (on ");
+        assert!(output.status.success() && is_shown, "{line}: {output:?}");
+    }
+    assert!(lab.folder.join("profile.svg").exists());
 }
 
 #[test]

@@ -35,6 +35,10 @@ mod rx;
 mod shared;
 mod tx;
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/programs.md")]
+struct ProgramsPage;
+
 pub use connect::{Map, Pool, RingOptions};
 pub use device::devices;
 pub use error::RingError;

@@ -43,6 +43,16 @@ impl Lab {
         command
     }
 
+    /// A line of a page for a shell, in the folder, for this run directory.
+    pub fn shell(&self, line: &str) -> Command {
+        let programs = Path::new(env!("CARGO_BIN_EXE_ringway")).parent().unwrap().display();
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).current_dir(&self.folder).env("RINGWAY_RUN", self.folder.join("run"));
+        command.env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()));
+        command.env_remove("RINGWAY_LOG");
+        command
+    }
+
     /// The output of a command that must succeed.
     pub fn ok(&self, words: &[&str]) -> String {
         let output = self.run(words);
@@ -110,6 +120,18 @@ pub fn example(package: &str, name: &str) -> PathBuf {
         assert!(build.arg(folder.parent().unwrap()).status().unwrap().success());
         return folder.parent().unwrap().join("debug/examples").join(name);
     }
+    program
+}
+
+/// A program in C, compiled with the sources of clients/c.
+pub fn c_program(lab: &Lab, source: &Path) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../clients/c");
+    let files = std::fs::read_dir(&sources).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "c"));
+    let program = lab.folder.join(source.file_stem().unwrap());
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-o"]).arg(&program).arg("-I").arg(&sources).args(files);
+    assert!(cc.arg(sources.join(source)).status().unwrap().success());
     program
 }
 

@@ -9,7 +9,6 @@ use ringway_wire::fields::{Described, hex};
 use ringway_wire::pcap::Header;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -299,9 +298,8 @@ fn stages(text: &str) -> (Vec<&str>, Option<&str>) {
 
 #[test]
 fn the_examples_of_the_documentation_run() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/trace.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let lab = up("trace-docs", between(&page, "```toml\n", "```"));
+    let page = include_str!("../../../../../docs/trace.md");
+    let lab = up("trace-docs", between(page, "```toml\n", "```"));
     until("the function has its ports", || {
         ["inside", "outside"].iter().all(|port| lab.state(port) == "up")
             && lab.json(&["function", "list"])[0]["state"] == "running"
@@ -314,7 +312,7 @@ fn the_examples_of_the_documentation_run() {
         file.extend_from_slice(&[2; 60]);
     }
     std::fs::write(lab.folder.join("left.pcap"), &file).unwrap();
-    let (command, output) = between(&page, "$ ringway ", "```").split_once('\n').unwrap();
+    let (command, output) = between(page, "$ ringway ", "```").split_once('\n').unwrap();
     let words: Vec<&str> = command.split_whitespace().collect();
     let shown = lab.ok(&words);
     assert_eq!(stages(&shown), stages(output), "{shown}");
@@ -322,10 +320,8 @@ fn the_examples_of_the_documentation_run() {
         page.split("```sh\n").skip(1).flat_map(|rest| rest.split("```").next().unwrap().lines()).collect();
     assert!(lines.len() > 5, "{lines:?}");
     for line in lines {
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("ringway() {{ \"$RINGWAY\" \"$@\"; }}; {line}"));
-        command.env("RINGWAY", env!("CARGO_BIN_EXE_ringway")).env("RINGWAY_RUN", lab.folder.join("run"));
-        command.current_dir(&lab.folder).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut command = lab.shell(line);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut running = Running(command.spawn().unwrap());
         while running.0.try_wait().unwrap().is_none() {
             if line.contains("--live") || line.contains("capture") {

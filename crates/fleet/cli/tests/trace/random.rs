@@ -1,8 +1,10 @@
-//! Random fabrics of switches with each lookup, patches, links and functions: a trace of a frame is what happens.
+//! Random fabrics of switches with each lookup, policies, patches, links and functions: a trace of a frame is what
+//! happens. `RINGWAY_ROUNDS` is the number of fabrics (`make soak`), `RINGWAY_SEED` the first one's seed.
 
 use super::{counter, frame, receive, send};
 use crate::lab::frames::{LONG, program};
 use crate::lab::{Lab, until};
+use crate::soak::number;
 use ringway_ring_client::Ring;
 use ringway_wire::fields::hex;
 use serde_json::Value;
@@ -72,6 +74,14 @@ fn lookup(random: &mut Random, name: &str, ports: &[String]) -> String {
     }
 }
 
+/// Policies of a port on a switch.
+fn policies(random: &mut Random, number: usize) -> String {
+    let vlans = random.pick(&["", "", "tag = 5\n", "trunks = [5, 7]\n", "trunks = [7]\nnative = 5\n"]);
+    let isolated = random.pick(&["", "", "isolated = true\n"]);
+    let address = format!("allow-mac = \"02:00:00:00:00:{number:02x}\"\nallow = [\"10.0.0.1\"]\n");
+    format!("{vlans}{isolated}{}", random.pick(&["", "", &address]))
+}
+
 /// Two switches that a function joins, programs on both, a pair of programs joined by a link or a patch, and a
 /// function in between.
 fn fabric(random: &mut Random) -> Fabric {
@@ -81,6 +91,7 @@ fn fabric(random: &mut Random) -> Fabric {
         let _ = write!(file, "[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\n{place}");
     };
     let mut programs = Vec::new();
+    let has_policies = random.below(2) == 0;
     for number in 0..PORTS {
         let name = format!("p{number}");
         // Two on each switch, two elsewhere.
@@ -91,8 +102,13 @@ fn fabric(random: &mut Random) -> Fabric {
                 // The link is on the switch in place of the port.
                 let member = if has_link { format!("{name}/{name}") } else { name.clone() };
                 on.get_mut(switch).unwrap().push(member);
-                let link = if has_link { "link = { delay = \"1ms\", mtu = 1200 }\n" } else { "" };
-                format!("switch = \"{switch}\"\n{link}")
+                // With a link its own port is on the switch, which has no policies in a file.
+                let more = match (has_link, has_policies) {
+                    (true, _) => "link = { delay = \"1ms\", mtu = 1200 }\n".to_string(),
+                    (false, true) => policies(random, number),
+                    (false, false) => String::new(),
+                };
+                format!("switch = \"{switch}\"\n{more}")
             }
             _ => String::new(),
         };
@@ -169,6 +185,17 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().into()
 }
 
+/// A frame whose tag was changed as a trace says.
+fn retagged(mut frame: Vec<u8>, how: &Value) -> Vec<u8> {
+    let Some(how) = how.as_str() else { return frame };
+    match how.split_once(' ').map(|(what, vlan)| (what, vlan.parse::<u8>().unwrap())) {
+        Some(("inserted", vlan)) => drop(frame.splice(12..12, [0x81, 0, 0, vlan])),
+        Some((_, vlan)) => (frame[14], frame[15]) = (frame[14] & 0xf0, vlan),
+        None => drop(frame.drain(12..16)),
+    }
+    frame
+}
+
 /// What a trace says.
 fn predicted(view: &Value, programs: &[String]) -> Outcome {
     let (mut got, mut drops) = (BTreeMap::<String, Vec<Vec<u8>>>::new(), BTreeMap::new());
@@ -195,7 +222,8 @@ fn predicted(view: &Value, programs: &[String]) -> Outcome {
                 "delivered" => {
                     let port = text(&to["port"]);
                     assert!(programs.contains(&port), "{view}");
-                    got.entry(port).or_default().push(frame(hop["frame"].as_str().unwrap()));
+                    let came = retagged(frame(hop["frame"].as_str().unwrap()), &to["retag"]);
+                    got.entry(port).or_default().push(came);
                 }
                 other => panic!("{other}: {view}"),
             }
@@ -228,7 +256,8 @@ fn taken(lab: &Lab, port: &str, injects: bool) -> u64 {
 
 #[test]
 fn a_trace_is_what_happens() {
-    for seed in 0..FABRICS {
+    let first = number("RINGWAY_SEED").unwrap_or(0);
+    for seed in first..first + number("RINGWAY_ROUNDS").unwrap_or(FABRICS) {
         let mut random = Random(seed);
         let Fabric { file, programs } = fabric(&mut random);
         let lab = Lab::new(&format!("trace-random-{seed}"), &file);
