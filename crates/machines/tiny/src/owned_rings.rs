@@ -206,15 +206,17 @@ impl<C: Chip, R: Registers> NetDevice for OwnedRings<C, R> {
     }
 
     fn publish(&mut self) -> u32 {
-        if self.combine {
-            // A card that sees frames before they are announced sends no interrupt for a doorbell without frames.
-            self.reclaim();
-            self.unannounced = self.unannounced.min(self.memory.distance(self.clean, self.tail));
-        }
         if self.unannounced == 0 || self.combine && self.expects {
             return 0;
         }
         self.unannounced = 0;
+        if self.combine {
+            // A card that has sent all frames by itself sends no interrupt for the doorbell.
+            self.reclaim();
+            if self.clean == self.tail {
+                return 0;
+            }
+        }
         if self.csb {
             // The card sets its flag, then looks at the descriptor; the driver gives the descriptor away, then looks at
             // the flag.
