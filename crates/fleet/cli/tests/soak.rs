@@ -233,8 +233,8 @@ impl World {
         }
     }
 
-    /// Frames that were dropped on each path so far, by the counters of the fabric and of its functions.
-    fn dropped(&self) -> Vec<u64> {
+    /// Frames that were dropped on each path so far: by its ports, and within its function.
+    fn dropped(&self) -> Vec<[u64; 2]> {
         let stats = self.lab.json(&["stats"]);
         let sum = |reasons: &Value| -> u64 {
             reasons.as_object().map_or(0, |reasons| reasons.values().filter_map(Value::as_u64).sum())
@@ -249,22 +249,24 @@ impl World {
             self.lab.ok(&words).trim().parse().unwrap()
         };
         let all = |(path, flow): (usize, &Flow)| {
-            let of_ports: u64 = flow.ports.iter().map(|port| of(port)).sum();
-            of_ports + if flow.has_function { within(path) } else { 0 }
+            let of_ports = flow.ports.iter().map(|port| of(port)).sum();
+            [of_ports, if flow.has_function { within(path) } else { 0 }]
         };
         self.flows.iter().enumerate().map(all).collect()
     }
 
     /// Checks all paths after an action, and begins to count anew.
-    fn check(&mut self, action: Action, before: &[u64]) {
+    fn check(&mut self, action: Action, before: &[[u64; 2]]) {
         let after = self.dropped();
         for (path, flow) in self.flows.iter_mut().enumerate() {
             let (sent, received, twice) = flow.counts();
             let what = format!("{action:?}, path {path} of {}: {sent} sent", flow.ends[0].port);
             assert_eq!(twice, 0, "{what}, {twice} came twice\n{}", self.lab.log());
             let Some(loss) = action.loss(path, flow.survives) else { continue };
-            // A function that starts again begins to count.
-            let (missing, dropped) = (sent.checked_sub(received), after[path].saturating_sub(before[path]));
+            let ([ports, function], [ports_before, function_before]) = (after[path], before[path]);
+            // A function that starts again counts from 0.
+            let dropped = ports - ports_before + function.saturating_sub(function_before);
+            let missing = sent.checked_sub(received);
             let missing = missing.unwrap_or_else(|| panic!("{what}, {received} received"));
             let seen = format!("{what}, {missing} missing, {dropped} dropped\n{}", self.lab.log());
             assert!(missing <= dropped + loss, "{seen}");
