@@ -1,5 +1,6 @@
 //! `ringway capture`: files, lines, drops, and Wireshark's protocol.
 
+use crate::docs::{between, shown};
 use crate::lab::api::{fabric, kill};
 use crate::lab::frames::{LONG, next, patched, program, send};
 use crate::lab::net::can_create_taps;
@@ -497,11 +498,9 @@ fn wireshark_finds_the_installed_script() {
 
 /// Runs a line of the documentation as a shell does, and ends it by Ctrl-C; its messages.
 fn shell(lab: &Lab, line: &str, meanwhile: impl FnOnce()) -> String {
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(format!("ringway() {{ \"$RINGWAY\" \"$@\"; }}; {line}"));
-    command.env("RINGWAY", env!("CARGO_BIN_EXE_ringway")).env("RINGWAY_RUN", lab.folder.join("run"));
+    let mut command = lab.shell(line);
     command.env("HOME", lab.folder.join("home")).env_remove("XDG_CONFIG_HOME");
-    command.current_dir(&lab.folder).process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut running = Running(command.spawn().unwrap());
     let mut errors = BufReader::new(running.0.stderr.take().unwrap());
     let mut text = String::new();
@@ -516,24 +515,14 @@ fn shell(lab: &Lab, line: &str, meanwhile: impl FnOnce()) -> String {
     text
 }
 
-/// The text between two lines of a page.
-fn between<'t>(page: &'t str, begin: &str, end: &str) -> &'t str {
-    page.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).unwrap().0
-}
-
 #[test]
 fn the_examples_of_the_documentation_run() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/capture.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let lab = up("capture-docs", between(&page, "```toml\n", "```"));
+    let page = include_str!("../../../../docs/capture.md");
+    let lab = up("capture-docs", &shown("capture.md", "toml")[0]);
     let (mut left, mut right) = (program(&lab, "left"), program(&lab, "right"));
     let has_tcpdump = tool("tcpdump", &["--version"]).is_some();
-    let lines: Vec<&str> = page
-        .split("```sh\n")
-        .skip(1)
-        .flat_map(|rest| rest.split("```").next().unwrap().lines())
-        .filter(|line| has_tcpdump || !line.contains("tcpdump"))
-        .collect();
+    let lines = shown("capture.md", "sh").join("\n");
+    let lines: Vec<&str> = lines.lines().filter(|line| has_tcpdump || !line.contains("tcpdump")).collect();
     assert!(lines.len() > 5, "{lines:?}");
     let mut number = 0;
     for line in lines {
@@ -545,7 +534,7 @@ fn the_examples_of_the_documentation_run() {
         assert!(is_quiet || errors.contains(" frames captured, "), "{line}: {errors}");
         assert!(!errors.lines().any(|line| line.starts_with("error")), "{line}: {errors}");
     }
-    let (command, error) = between(&page, "$ ringway ", "```").split_once('\n').unwrap();
+    let (command, error) = between(page, "$ ringway ", "```").split_once('\n').unwrap();
     let (_, message) = lab.fails(&command.split(' ').collect::<Vec<_>>());
     assert_eq!(message, error);
     // Nothing holds the memory of captures that have ended.

@@ -33,6 +33,11 @@ fn blocks(page: &Path, language: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// The text between two others in a page.
+pub fn between<'t>(page: &'t str, begin: &str, end: &str) -> &'t str {
+    page.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).unwrap().0
+}
+
 /// The fenced blocks of a page of `docs/` in `language`.
 pub fn shown(page: &str, language: &str) -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs").join(page);

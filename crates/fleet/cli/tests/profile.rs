@@ -95,7 +95,7 @@ fn the_time_of_workers_and_functions_adds_up() {
     let svg = std::fs::read_to_string(lab.folder.join("profile.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("c :: Counter"), "{svg}");
     std::fs::remove_file(lab.folder.join("profile.svg")).unwrap();
-    for line in shown("measure.md", "sh").concat().lines() {
+    for line in shown("measure.md", "sh").join("\n").lines() {
         let output = lab.shell(line).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let is_shown = text.contains("sleep") && text.contains("wire (on ");

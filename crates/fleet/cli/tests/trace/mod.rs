@@ -2,6 +2,7 @@
 
 mod random;
 
+use crate::docs::{between, shown};
 use crate::lab::frames::{LONG, patched, program};
 use crate::lab::{Lab, Running, until};
 use ringway_ring_client::{Ring, Wait};
@@ -284,11 +285,6 @@ fn what_happens_to_real_frames_is_shown() {
     assert!(lines(running).is_empty(), "it ends with the fabric");
 }
 
-/// The text between two lines of a page.
-fn between<'t>(page: &'t str, begin: &str, end: &str) -> &'t str {
-    page.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).unwrap().0
-}
-
 /// The stages of a trace: the first word of each line, and the last line. Times and names differ.
 fn stages(text: &str) -> (Vec<&str>, Option<&str>) {
     let stage = |line: &'_ str| line.starts_with("  ") && !line.starts_with("   ");
@@ -299,7 +295,7 @@ fn stages(text: &str) -> (Vec<&str>, Option<&str>) {
 #[test]
 fn the_examples_of_the_documentation_run() {
     let page = include_str!("../../../../../docs/trace.md");
-    let lab = up("trace-docs", between(page, "```toml\n", "```"));
+    let lab = up("trace-docs", &shown("trace.md", "toml")[0]);
     until("the function has its ports", || {
         ["inside", "outside"].iter().all(|port| lab.state(port) == "up")
             && lab.json(&["function", "list"])[0]["state"] == "running"
@@ -314,12 +310,11 @@ fn the_examples_of_the_documentation_run() {
     std::fs::write(lab.folder.join("left.pcap"), &file).unwrap();
     let (command, output) = between(page, "$ ringway ", "```").split_once('\n').unwrap();
     let words: Vec<&str> = command.split_whitespace().collect();
-    let shown = lab.ok(&words);
-    assert_eq!(stages(&shown), stages(output), "{shown}");
-    let lines: Vec<&str> =
-        page.split("```sh\n").skip(1).flat_map(|rest| rest.split("```").next().unwrap().lines()).collect();
-    assert!(lines.len() > 5, "{lines:?}");
-    for line in lines {
+    let said = lab.ok(&words);
+    assert_eq!(stages(&said), stages(output), "{said}");
+    let lines = shown("trace.md", "sh").join("\n");
+    assert!(lines.lines().count() > 5, "{lines:?}");
+    for line in lines.lines() {
         let mut command = lab.shell(line);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut running = Running(command.spawn().unwrap());
