@@ -27,8 +27,8 @@ pub const INTERFACE_RINGS: usize = (INTERFACE as usize - 56) / 8;
 pub const RINGS_AT: u64 = INTERFACE * INTERFACES as u64;
 pub const RINGS_BYTES: u64 = 4 << 20;
 const BUFFERS_AT: u64 = RINGS_AT + RINGS_BYTES;
-/// Buffers for pipes, monitors and further ports, as far as there may be so many: those of 22 pipes with 1024 slots,
-/// since `lb -p 20` has its pipes in the memory of its port. Those that nobody uses have no pages.
+/// Buffers for pipes, monitors and further ports, or fewer if there would be more than [`BUFFERS_MOST`]. They are those
+/// of 22 pipes with 1024 slots, since `lb -p 20` has its pipes in the memory of its port. An unused buffer has no page.
 const SPARE: u32 = 22 * 2 * 1024;
 /// Most extra buffers; a program that asks for more gets these.
 pub const EXTRA: u32 = 1 << 14;
