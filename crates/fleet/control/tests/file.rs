@@ -50,6 +50,20 @@ fn each_file_gives_its_expected_messages() {
     assert!(differ.is_empty(), "BLESS=1 writes what is said:\n{}", differ.join("\n"));
 }
 
+/// Attack: files of few megabytes that would take a hundred times as much memory once they are read.
+#[test]
+fn a_file_of_too_many_tables_is_refused_before_they_are_read() {
+    let ports = |count: usize| -> String {
+        let text: String = (0..count).map(|port| format!("[port.p{port}]\n")).collect();
+        read("f.toml", &text, &host()).unwrap_err().to_string()
+    };
+    let first = |count| ports(count).lines().next().unwrap().to_string();
+    assert_eq!(first(16_385), "f.toml:1:2: the file has 16385 tables [port.NAME]; the limit is 16384");
+    assert!(first(16_384).starts_with("f.toml:1:7: "), "{}", first(16_384));
+    let values = "f.toml:1:1: the file has 280000 tables, keys and entries of lists; the limit is 100000";
+    assert_eq!(ports(280_000), values);
+}
+
 #[test]
 fn every_kind_of_port_has_a_row_on_both_sides() {
     let rows = || ringway_port::KINDS.iter().map(|kind| kind.name);

@@ -66,6 +66,10 @@ pub const LARGEST: usize = 4 << 20;
 /// are parsed. Largest number of tables, keys and entries of lists.
 const VALUES: usize = 100_000;
 
+/// Attack: tens of thousands of empty tables, each of which becomes an object of a kilobyte. Largest number of objects
+/// of a kind.
+const OBJECTS: usize = 16_384;
+
 /// Properties of the host that the file is checked against.
 #[derive(Clone)]
 pub struct Host {
@@ -260,6 +264,11 @@ fn named<'t>(top: &'t DeTable<'t>, what: &str, diagnostics: &'t Diagnostics) -> 
         diagnostics.error(&key.span(), format!("`{what}` is not a table"), format!("write [{what}.NAME]"));
         return Vec::new();
     };
+    if tables.len() > OBJECTS {
+        let found = format!("the file has {} tables [{what}.NAME]", tables.len());
+        diagnostics.error(&key.span(), found, format!("the limit is {OBJECTS}"));
+        return Vec::new();
+    }
     let mut list = Vec::new();
     let mut entries: Vec<_> = tables.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
