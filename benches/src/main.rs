@@ -43,7 +43,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Arguments {
     /// Keys, or prefixes of keys up to a dot; all if none. With `--function`, the configuration's parameters.
     keys: Vec<String>,
-    /// The subject: fabric, click, functions, vms, iommu, nic, tcp, exec or bbr.
+    /// The subject: fabric, click, functions, vms, iommu, nic, cards, tcp, exec or bbr.
     #[arg(long, default_value = "fabric", value_parser = subject)]
     subject: &'static str,
     /// Seconds to measure each key for.

@@ -1,5 +1,6 @@
 //! TCP streams from a machine on a card's line.
 
+use super::card::Card;
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::functions::fabric_function::{on_worker, start_on_worker};
@@ -10,7 +11,6 @@ use crate::peer::net::{IperfServer, Space, ip, iperf};
 use crate::plan::Plan;
 use ringway_frame::Counters;
 use ringway_linux_guests::{Attachment, Guest, Interface, Runner, Spec};
-use ringway_port::packet;
 use ringway_spec::{Kind, Policy, Poll, Port, To};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
@@ -34,9 +34,7 @@ fn add_card(
     ip(&format!("link add {card} type veth peer name {other}"))?;
     far.take(&other, address)?;
     ip(&format!("link set {card} addrgenmode none up"))?;
-    let settings = packet::Settings { interface: card.into(), namespace: None, promiscuous: true };
-    harness.add_port(Port::new(card, Kind::new(packet::KIND.name, &settings), Some(to)))?;
-    harness.attach(card, packet::open::open(&settings, 1)?.descriptors)
+    Card::Packet.add(harness, card, to).map(drop)
 }
 
 /// TCP from a machine on a card's line to the host, by a patch, and through a function that passes all.

@@ -44,6 +44,7 @@ impl Harness {
         let worker = |core: &usize| Worker {
             name: format!("bench-{core}"),
             core: Some(*core),
+            node: None,
             poll,
             spin: SPIN,
             hold: HOLD,

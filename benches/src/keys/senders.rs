@@ -43,25 +43,17 @@ impl Wire {
         Ok(Wire(veth))
     }
 
-    /// Frames that arrived at the other end so far.
-    fn arrived(&self) -> Result<u64, Failure> {
-        let output = self.0.space.command("cat").arg("/proc/net/dev").output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let row = text.lines().find_map(|line| line.trim_start().strip_prefix(SINK)?.split_once(':'));
-        let count = row.and_then(|(_, figures)| figures.split_whitespace().nth(1)?.parse().ok());
-        count.ok_or_else(|| "the interface has no counters".into())
-    }
-
     /// Millions of frames that arrive in a second while `send` sends for `time`.
     fn rate(
         &self,
         time: Duration,
         send: impl FnOnce(Duration) -> Result<(), Failure>,
     ) -> Result<f64, Failure> {
-        let (before, begin) = (self.arrived()?, Instant::now());
+        let arrived = || self.0.space.received(SINK);
+        let (before, begin) = (arrived()?, Instant::now());
         send(time)?;
         let seconds = begin.elapsed().as_secs_f64();
-        match self.arrived()?.saturating_sub(before) {
+        match arrived()?.saturating_sub(before) {
             0 => Err("no frame arrives".into()),
             frames => Ok(frames as f64 / seconds / 1e6),
         }

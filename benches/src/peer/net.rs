@@ -109,6 +109,12 @@ impl Space {
         finished(&format!("ip {words}"), self.command("ip").args(words.split_whitespace()).output()?)
     }
 
+    /// Frames that an interface in the namespace has received.
+    pub fn received(&self, interface: &str) -> Result<u64, Failure> {
+        let text = std::fs::read_to_string(format!("/proc/{}/net/dev", self.keeper.id()))?;
+        received_of(&text, interface).ok_or_else(|| "the interface has no counters".into())
+    }
+
     /// Moves an interface into the namespace, without an address.
     pub fn take_silently(&self, interface: &str) -> Result<(), Failure> {
         ip(&format!("link set {interface} netns {}", self.keeper.id()))?;
@@ -139,6 +145,13 @@ impl Drop for Space {
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
     }
+}
+
+/// Received frames of an interface in a table as /proc/net/dev.
+fn received_of(table: &str, interface: &str) -> Option<u64> {
+    let mut rows = table.lines().filter_map(|line| line.trim_start().split_once(':'));
+    let (_, figures) = rows.find(|(name, _)| *name == interface)?;
+    figures.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// A server of iperf3 in a namespace.
@@ -182,4 +195,19 @@ pub fn iperf(space: &Space, address: &str, time: Duration) -> Result<f64, Failur
     }
     let bits = value.pointer("/end/sum_received/bits_per_second").and_then(|bits| bits.as_f64());
     Ok(bits.ok_or("iperf3 gave no rate")? / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_an_interface_are_read() {
+        let table = "Inter-| Receive             |  Transmit\n face |bytes    packets errs drop|bytes\n    \
+            lo:       0       0    0    0       0\n  far0:     128       2    0    0      64\n   \
+            far: 6400064 100001    0    0      64\n";
+        assert_eq!(received_of(table, "far"), Some(100_001));
+        assert_eq!(received_of(table, "far0"), Some(2));
+        assert_eq!(received_of(table, "near"), None);
+    }
 }

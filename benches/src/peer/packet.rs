@@ -1,10 +1,16 @@
-//! A sender over a packet socket, a system call a frame.
+//! Packet sockets without a ring, a system call a frame.
 
 use ringway_host::{PACKET_HEADER, PacketSettings, open_packet, packet_send};
 use ringway_pktgen::{Line, LineError, Rest, monotonic};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, eth, socket_with};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A packet socket on an interface.
+/// Bytes for frames that wait for a receiver; the ring of a `packet` port has as many.
+const WAITING: usize = 2 << 20;
+
+/// A packet socket on an interface, which sends.
 pub struct PacketLine(OwnedFd);
 
 impl PacketLine {
@@ -44,5 +50,27 @@ impl Line for PacketLine {
     fn rest(&mut self, _what: Rest, _until: u64) -> Result<(), LineError> {
         std::hint::spin_loop();
         Ok(())
+    }
+}
+
+/// A packet socket that receives, without offload headers, control messages and time stamps.
+pub struct PacketReceiver(OwnedFd);
+
+impl PacketReceiver {
+    /// Opens it in the network namespace of the calling thread. The frames of all its interfaces arrive.
+    pub fn open() -> Result<PacketReceiver, crate::Failure> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(eth::ALL))?;
+        set_socket_recv_buffer_size_force(&socket, WAITING)?;
+        Ok(PacketReceiver(socket))
+    }
+
+    /// Writes the next frame to `out`, and returns its length; none if there is no frame.
+    pub fn receive(&self, out: &mut [u8]) -> Result<Option<usize>, crate::Failure> {
+        match rustix::net::recv(&self.0, out, RecvFlags::empty()) {
+            Ok((len, _)) => Ok(Some(len)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }

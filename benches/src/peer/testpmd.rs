@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const PAGES: u64 = 256;
 /// Time limit for the start.
 const START: Duration = Duration::from_secs(30);
+/// What stands before the forwarding core's ticks in statistics.
+const CYCLES: &str = "(total cycles=";
 
 /// A running testpmd, stopped (SIGSTOP) while the other side is measured.
 pub struct Testpmd {
@@ -50,6 +52,8 @@ impl Testpmd {
         let mut command = Command::new("setpriv");
         // Output to a file would otherwise be block-buffered.
         command.args(["--pdeathsig", "KILL", "--", "stdbuf", "-oL"]).arg(program);
+        // libxdp's dispatcher of several programs needs a mounted BPF file system.
+        command.env("LIBXDP_SKIP_DISPATCHER", "1");
         command.args(["-l", "0,1", "--main-lcore", &other.to_string(), "--in-memory", "--no-pci"]);
         command.args(["--no-telemetry", "-m", "512", "--file-prefix"]);
         command.arg(format!("rwb-{}-{}", std::process::id(), task.name)).args(task.environment);
@@ -107,14 +111,22 @@ impl Testpmd {
 
     /// Ticks that the forwarding core has spent on non-empty bursts so far.
     fn ticks(&mut self) -> Result<u64, Failure> {
-        const WORD: &str = "(total cycles=";
         const END: &str = "Accumulated forward statistics";
         let before = self.text().matches(END).count();
         self.command("show fwd stats all")?;
         self.wait_for(END, before + 1, Duration::from_secs(5))?;
         let text = self.text();
-        let last = text.rsplit(WORD).next().filter(|_| text.contains(WORD));
+        let last = text.rsplit(CYCLES).next().filter(|_| text.contains(CYCLES));
         Ok(last.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0))
+    }
+
+    /// Ticks that the forwarding core has spent on non-empty bursts so far, and the frames that came in them, of which
+    /// there must be one.
+    pub fn handled(&mut self) -> Result<[u64; 2], Failure> {
+        let before = self.text().matches(CYCLES).count();
+        self.command("show fwd stats all")?;
+        self.wait_for(CYCLES, before + 1, Duration::from_secs(5))?;
+        handled_of(&self.text()).ok_or_else(|| format!("testpmd's statistics: {}", self.last()).into())
     }
 
     /// The last lines of its output, for an error.
@@ -170,6 +182,15 @@ impl Drop for Testpmd {
     }
 }
 
+/// Ticks and frames of the last statistics.
+fn handled_of(text: &str) -> Option<[u64; 2]> {
+    let (_, last) = text.rsplit_once(CYCLES)?;
+    let (ticks, rest) = last.split_once(" / total ")?;
+    let (_, rest) = rest.split_once(" packets=")?;
+    let (frames, _) = rest.split_once(')')?;
+    Some([ticks.parse().ok()?, frames.parse().ok()?])
+}
+
 /// The net_vhost back-end on two sockets, forwarding between them on `core`.
 pub fn back_end(folder: &Path, sockets: [&Path; 2], core: usize) -> Result<Testpmd, Failure> {
     let device = |index: usize| format!("net_vhost{index},iface={}", sockets[index].display());
@@ -184,14 +205,27 @@ pub fn forwarding(
     core: usize,
     more: &[&str],
 ) -> Result<Testpmd, Failure> {
-    let arguments = ["--forward-mode=io", "--no-lsc-interrupt", "--burst=64", "--txd=1024", "--rxd=1024"];
+    in_mode("io", folder, name, devices, core, more)
+}
+
+/// As [`forwarding`], in any of testpmd's modes.
+pub fn in_mode(
+    mode: &str,
+    folder: &Path,
+    name: &str,
+    devices: Vec<String>,
+    core: usize,
+    more: &[&str],
+) -> Result<Testpmd, Failure> {
+    let of_mode = format!("--forward-mode={mode}");
+    let arguments = [of_mode.as_str(), "--no-lsc-interrupt", "--burst=64", "--txd=1024", "--rxd=1024"];
     let arguments = arguments.iter().chain(more).map(ToString::to_string).collect();
     let task = Task { name, core, devices, arguments, environment: &[] };
     let mut testpmd = Testpmd::start(folder, &task, &mut || Ok(()))?;
     // Before forwarding begins, or the first count covers all time since the start.
     testpmd.command("set record-core-cycles on")?;
     testpmd.command("start")?;
-    testpmd.wait_for("io packet forwarding - ports", 1, Duration::from_secs(5))?;
+    testpmd.wait_for(&format!("{mode} packet forwarding - ports"), 1, Duration::from_secs(5))?;
     Ok(testpmd)
 }
 
@@ -218,4 +252,21 @@ pub fn front_end(
     let devices = vec![device(0), device(1)];
     let task = Task { name, core, devices, arguments, environment: &["--single-file-segments"] };
     Testpmd::start(folder, &task, meanwhile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_statistics_are_read() {
+        let of = |ticks: u64, frames: u64| {
+            format!("\n  CPU cycles/packet=5.6 (total cycles={ticks} / total RX packets={frames}) at 2 MHz\n")
+        };
+        let text = of(563, 10) + "testpmd> " + &of(6_000, 100);
+        assert_eq!(handled_of(&text), Some([6_000, 100]));
+        assert_eq!(handled_of("  RX-packets: 0\n"), None);
+        // The line is still being written.
+        assert_eq!(handled_of("(total cycles=563 / total RX pack"), None);
+    }
 }
