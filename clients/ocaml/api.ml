@@ -1366,6 +1366,9 @@ module WorkerView = struct
         (** Nanoseconds of turns in which frames moved. *)
     name : string;
         (** Its name. *)
+    node : int option;
+        (** The NUMA node that it and its ports' memory are on: the configured one, or on a host with several
+            that of its core. *)
     note : string option;
         (** A problem with it; empty if there is none. *)
     queues : int;
@@ -1381,6 +1384,7 @@ module WorkerView = struct
       active = Codec.field Codec.int "active" json;
       busy = Codec.field Codec.int "busy" json;
       name = Codec.field Codec.string "name" json;
+      node = Codec.optional Codec.int "node" json;
       note = Codec.optional Codec.string "note" json;
       queues = Codec.field Codec.int "queues" json;
       sleeps = Codec.field Codec.int "sleeps" json;

@@ -2049,6 +2049,10 @@ export interface WorkerView {
   busy: number;
   /** Its name. */
   name: string;
+  /**
+   * The NUMA node that it and its ports' memory are on: the configured one, or on a host with several that of its core.
+   */
+  node?: number | null;
   /** A problem with it; empty if there is none. */
   note?: string;
   /** Number of queues that it serves. */

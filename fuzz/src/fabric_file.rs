@@ -6,7 +6,7 @@ use ringway_control::file::{Host, read};
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let base = Some("/run/ringway".into());
-    let host = Host { cores: vec![0, 1], base, run: None, find: None, kinds: &[] };
+    let host = Host { cores: vec![0, 1], base, ..Host::default() };
     match read("fuzz.toml", text, &host) {
         Ok(fabric) => {
             let _ = fabric.resolve("/run/ringway".as_ref(), "/etc/ringway".as_ref());

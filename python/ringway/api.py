@@ -2145,6 +2145,10 @@ class WorkerView(TypedDict):
     """Nanoseconds of turns in which frames moved."""
     name: str
     """Its name."""
+    node: NotRequired[int | None]
+    """The NUMA node that it and its ports' memory are on: the configured one, or on a host with several that
+    of its core.
+    """
     note: NotRequired[str]
     """A problem with it; empty if there is none."""
     queues: int

@@ -34,6 +34,7 @@ mod memory;
 mod memory_limit;
 mod namespace;
 mod network_interface;
+mod numa;
 mod own_file;
 mod packet_ring;
 mod packet_socket;
@@ -98,6 +99,7 @@ pub use namespace::{
     create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace, within_namespace,
 };
 pub use network_interface::{InterfaceWatch, NetworkInterface};
+pub use numa::{Node, node_of_core, nodes, on_node, stay_on_node};
 pub use own_file::{OwnFile, check_own_folder, check_own_path, open_own};
 pub use packet_ring::{
     PACKET_RINGS, RX_BLOCK, RX_BLOCKS, TX_SLOT, TX_SLOTS, hold_promiscuous, open_packet_rings, packet_kick,

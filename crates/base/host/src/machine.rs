@@ -156,7 +156,7 @@ impl Machine {
 }
 
 /// The first word of a file; empty if there is none.
-fn word(path: impl AsRef<Path>) -> String {
+pub(crate) fn word(path: impl AsRef<Path>) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().next().unwrap_or_default().into()
 }
@@ -166,7 +166,7 @@ fn number(path: impl AsRef<Path>) -> Option<u64> {
 }
 
 /// Reads `0-3,8,10-11`.
-fn list(text: &str) -> Vec<usize> {
+pub(crate) fn list(text: &str) -> Vec<usize> {
     let ranges = text.split(',').filter_map(|part| {
         let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
         Some(first.parse::<usize>().ok()?..=last.parse().ok()?)

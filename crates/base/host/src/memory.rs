@@ -21,6 +21,7 @@ pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create(name, flags).named("memfd_create")?;
     rustix::fs::ftruncate(&file, size as u64).named("ftruncate of a memfd")?;
+    crate::numa::place(&file, size);
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals).named("sealing a memfd")?;
     Ok(file)

@@ -30,6 +30,7 @@ pub struct Confinement {
 pub fn confine_data() -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     crate::grace::grace();
+    crate::numa::nodes();
     confine(identity::NOBODY, calls::Filters::new(&[], &[])?)
 }
 

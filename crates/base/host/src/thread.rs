@@ -37,6 +37,16 @@ pub fn pin(core: usize) -> Result<(), HostError> {
     rustix::thread::sched_setaffinity(None, &set).named("pinning a thread")
 }
 
+/// Keeps the calling thread on those of `cores` that it may run on, if there are any.
+pub(crate) fn pin_within(cores: &[usize]) -> Result<(), HostError> {
+    let mut set = CpuSet::new();
+    allowed_cores()?.into_iter().filter(|core| cores.contains(core)).for_each(|core| set.set(core));
+    if set.count() == 0 {
+        return Ok(());
+    }
+    rustix::thread::sched_setaffinity(None, &set).named("pinning a thread")
+}
+
 /// The cores that this process may run on.
 pub fn allowed_cores() -> Result<Vec<usize>, HostError> {
     let set = rustix::thread::sched_getaffinity(None).named("reading the allowed cores")?;
@@ -66,5 +76,13 @@ mod tests {
         let thread = spawn("pinned", Some(core), || allowed_cores().unwrap()).unwrap();
         assert_eq!(thread.join().unwrap(), [core]);
         assert!(matches!(spawn("nowhere", Some(100_000), || ()), Err(HostError::NoCore { .. })));
+        let within = spawn("within", None, move || {
+            let before = allowed_cores().unwrap();
+            pin_within(&[100_000]).unwrap();
+            assert_eq!(allowed_cores().unwrap(), before);
+            pin_within(&[core, 100_000]).unwrap();
+            allowed_cores().unwrap()
+        });
+        assert_eq!(within.unwrap().join().unwrap(), [core]);
     }
 }

@@ -9,6 +9,9 @@ pub struct Worker {
     pub name: String,
     /// The core that the worker is pinned to.
     pub core: Option<usize>,
+    /// The NUMA node that the worker and its ports' memory are on.
+    #[serde(default)]
+    pub node: Option<u16>,
     /// When the worker sleeps.
     pub poll: Poll,
     /// Nanoseconds that a queue stays polled after its last frame.

@@ -13,6 +13,7 @@ use std::path::Path;
 pub fn host() -> Host {
     Host {
         cores: ringway_host::allowed_cores().unwrap_or_default(),
+        nodes: ringway_host::nodes().to_vec(),
         base: Some(run_dir::base()),
         run: None,
         find: Some(ringway_scheduler::plugins::find),

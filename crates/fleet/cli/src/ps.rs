@@ -6,7 +6,9 @@ use crate::command_error::CommandError;
 use crate::object_kind::PORT;
 use crate::show;
 use crate::text::{self, Table, cell};
-use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, HostView, PortView, ProgramView};
+use ringway_control::api::{
+    ChainView, FabricView, FunctionView, GuestView, HostView, PortView, ProgramView, WorkerView,
+};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -34,11 +36,7 @@ pub fn ps(target: &Target, json: bool) -> Result<(), CommandError> {
         text::json(&Ps { fabric, ports, hosts, programs, guests, functions, chains });
         return Ok(());
     }
-    let workers: Vec<String> = fabric
-        .workers
-        .iter()
-        .map(|worker| format!("{} ({} of {} queues active)", worker.name, worker.active, worker.queues))
-        .collect();
+    let workers: Vec<String> = fabric.workers.iter().map(worker).collect();
     println!("fabric   {}, up for {}, from {}", fabric.name, span(fabric.uptime), fabric.file);
     println!("run      {} (control {}, data {})", fabric.run, fabric.pid, fabric.data_pid);
     println!("workers  {}", workers.join(", "));
@@ -69,6 +67,12 @@ pub fn ps(target: &Target, json: bool) -> Result<(), CommandError> {
         crate::chain::table(chains).print();
     }
     Ok(())
+}
+
+/// A worker, on one line with the others.
+fn worker(WorkerView { name, node, queues, active, .. }: &WorkerView) -> String {
+    let node = node.map_or(String::new(), |node| format!(", node {node}"));
+    format!("{name} ({active} of {queues} queues active{node})")
 }
 
 /// Lists the ports.
@@ -106,12 +110,30 @@ pub fn span(nanoseconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::span;
+    use super::{WorkerView, span, worker};
 
     #[test]
     fn durations_have_two_units() {
         let seconds = [5, 65, 3_725, 90_000];
         let shown = seconds.map(|seconds| span(seconds * 1_000_000_000));
         assert_eq!(shown, ["5 s", "1 min 5 s", "1 h 2 min", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn a_worker_s_node_is_shown_if_it_has_one() {
+        let view = |node| WorkerView {
+            name: "w".into(),
+            node,
+            queues: 2,
+            active: 1,
+            turns: 0,
+            sleeps: 0,
+            busy: 0,
+            note: String::new(),
+        };
+        assert_eq!(worker(&view(None)), "w (1 of 2 queues active)");
+        assert_eq!(worker(&view(Some(1))), "w (1 of 2 queues active, node 1)");
+        assert_eq!(serde_json::to_value(view(Some(1))).unwrap()["node"], 1);
+        assert!(serde_json::to_value(view(None)).unwrap().get("node").is_none());
     }
 }

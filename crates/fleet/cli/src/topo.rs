@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn every_topology_is_a_good_file() {
-        let machine = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let machine = Host { cores: vec![0], ..Host::default() };
         for (hosts, shape, switches, ports) in
             [(1, Shape::Single, 1, 3), (250, Shape::Single, 1, 750), (4, Shape::Linear, 4, 4 * 3 + 3 * 2)]
         {

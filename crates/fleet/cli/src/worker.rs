@@ -25,11 +25,13 @@ pub fn worker(target: &Target, json: bool, command: WorkerCommand) -> Result<(),
 
 /// `uptime`: nanoseconds since the fabric came up, of which each worker's busy ones are a share.
 fn table(workers: Vec<WorkerView>, uptime: u64) -> Table {
-    let mut table = Table::new(&["WORKER", ">QUEUES", ">ACTIVE", ">TURNS", ">SLEEPS", ">BUSY", "NOTE"]);
-    for WorkerView { name, queues, active, turns, sleeps, busy, note } in workers {
+    let heads = ["WORKER", ">NODE", ">QUEUES", ">ACTIVE", ">TURNS", ">SLEEPS", ">BUSY", "NOTE"];
+    let mut table = Table::new(&heads);
+    for WorkerView { name, node, queues, active, turns, sleeps, busy, note } in workers {
         let share = format!("{:.1}%", busy as f64 / uptime.max(1) as f64 * 100.0);
         table.row(vec![
             cell(name),
+            cell(node.map(|node| node.to_string()).unwrap_or_default()),
             cell(queues),
             cell(active),
             cell(turns),

@@ -416,7 +416,7 @@ mod tests {
     use crate::file::{Host as Machine, read};
 
     fn fabric(text: &str) -> Fabric {
-        read("f", text, &Machine { cores: vec![0], base: None, run: None, find: None, kinds: &[] }).unwrap()
+        read("f", text, &Machine { cores: vec![0], ..Machine::default() }).unwrap()
     }
 
     fn words(from: &str, to: &str) -> Vec<String> {

@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_function_that_is_not_to_be_cloned_only_moves() {
-        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let host = Host { cores: vec![0], ..Host::default() };
         let text = "[switch.s]\n[port.a]\nkind='ring'\nsocket='a'\nswitch='s'\n[function.f]\nclick='Idle;'\n\
                     port='a'\nisolation='vm'\nmemory='32MB'\n";
         let function = |more: &str| read("f", &format!("{text}{more}"), &host).unwrap().functions[0].clone();

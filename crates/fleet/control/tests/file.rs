@@ -4,13 +4,17 @@
 use proptest::prelude::*;
 use ringway_control::file::{FUNCTION_KEYS, Host, read};
 use ringway_control::kinds::KINDS;
+use ringway_host::Node;
 use ringway_port::{source, vhost_user};
 use ringway_spec::{Kind, Notify, To};
 use ringway_switch::learning;
 use std::path::{Path, PathBuf};
 
 fn host() -> Host {
-    Host { cores: vec![0, 1], base: Some(PathBuf::from("/run/ringway")), run: None, find: None, kinds: &[] }
+    // Node 2 has only memory.
+    let nodes = [(0, vec![0]), (1, vec![1]), (2, vec![])];
+    let nodes = nodes.map(|(number, cores)| Node { number, cores }).to_vec();
+    Host { cores: vec![0, 1], nodes, base: Some(PathBuf::from("/run/ringway")), ..Host::default() }
 }
 
 fn examples(folder: &str) -> Vec<(String, String)> {
@@ -161,6 +165,7 @@ fn a_file_is_read_into_the_expected_fabric() {
         ports = ["b", "c"]
         [worker.w]
         core = 1
+        node = 1
         ports = ["a"]
         hold = "2ms"
         [guest.g]
@@ -187,6 +192,7 @@ fn a_file_is_read_into_the_expected_fabric() {
     );
     assert_eq!(a.notify, Notify { moderate: 50_000, suppress: false, ..Notify::default() });
     assert_eq!((fabric.port("b").unwrap().hold, fabric.workers[0].hold), (None, 2_000_000));
+    assert_eq!((fabric.workers[0].node, fabric.node_of(a)), (Some(1), Some(1)));
     let source: source::Settings = fabric.port("c").unwrap().kind.settings().unwrap();
     assert_eq!(source.rate, Some(2000));
     assert_eq!(fabric.port("b").unwrap().to, Some(To::Patch("c".into())));
@@ -198,6 +204,22 @@ fn a_file_is_read_into_the_expected_fabric() {
     let a = &fabric.ports[0];
     assert_eq!(a.socket.as_ref().unwrap().path, Path::new("/tmp/run/a.sock"));
     assert!(a.kind.settings::<vhost_user::Settings>().unwrap().server);
+}
+
+#[test]
+fn the_node_of_a_port_s_memory_is_that_of_every_worker_that_may_take_it() {
+    let node = |workers: &str| {
+        let text = format!(
+            "[switch.s]\n[port.a]\nkind='null'\nswitch='s'\n[port.b]\nkind='null'\nswitch='s'\n{workers}"
+        );
+        let fabric = read("f", &text, &host()).unwrap();
+        ["a", "b"].map(|port| fabric.node_of(fabric.port(port).unwrap()))
+    };
+    assert_eq!(node(""), [None, None]);
+    assert_eq!(node("[worker.v]\nnode = 1\n"), [Some(1), Some(1)]);
+    assert_eq!(node("[worker.v]\nnode = 1\nports = ['a']\n[worker.w]\nnode = 0\n"), [Some(1), None]);
+    assert_eq!(node("[worker.v]\nnode = 1\n[worker.w]\nnode = 1\n"), [Some(1), Some(1)]);
+    assert_eq!(node("[worker.v]\n[worker.w]\nnode = 1\n"), [None, None]);
 }
 
 /// A file with something cut out, put in or written over.

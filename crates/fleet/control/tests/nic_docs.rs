@@ -17,7 +17,7 @@ fn block(language: &str) -> &'static str {
 #[test]
 fn the_fabric_files_are_good() {
     let base = Some(PathBuf::from("/run/ringway"));
-    let host = Host { cores: vec![0, 1], base, run: None, find: None, kinds: &[] };
+    let host = Host { cores: vec![0, 1], base, ..Host::default() };
     let files: Vec<&str> = PAGE.split("\n```toml\n").skip(1).collect();
     assert_eq!(files.len(), 2);
     for file in files {

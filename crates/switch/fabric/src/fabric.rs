@@ -7,6 +7,7 @@ mod flows;
 mod functions;
 mod instances;
 mod mirrors;
+mod nodes;
 mod profile;
 mod quarantine;
 mod switches;
@@ -14,6 +15,7 @@ mod takeover;
 mod traces;
 mod work;
 
+pub use nodes::worker_node;
 pub use work::{Done, Job};
 
 use crate::arrival::Arrival;
@@ -292,7 +294,8 @@ impl Fabric {
         let doorbells = lines.iter().map(|(_, _, line)| line.clone() as Arc<dyn Doorbell>).collect();
         let (check, keeper) = (&self.wakeup, self.keeper.as_ref());
         let context = Context { port: &spec, doorbells, counters: &counters, check, keeper };
-        let (peer, queues) = match (kind.open)(context) {
+        let opened = ringway_host::on_node(self.node_of(&lines), || (kind.open)(context));
+        let (peer, queues) = match opened {
             Ok(made) => made,
             Err(error) => {
                 self.free_bits(lines.iter().map(|(worker, bit, _)| (*worker, *bit)));
@@ -645,7 +648,7 @@ fn spawn_worker(
 ) -> Result<Handle, HostError> {
     let policy = Policy { poll: spec.poll, spin: spec.spin };
     let (worker, handle) = Worker::new(policy, published.clone(), hash, alarm.clone())?;
-    ringway_host::spawn(&spec.name, spec.core, move || worker.run())?;
+    nodes::start_thread(spec, worker)?;
     Ok(handle)
 }
 
@@ -691,6 +694,7 @@ pub(crate) mod tests {
         let worker = |name: &&str| spec::Worker {
             name: name.to_string(),
             core: None,
+            node: None,
             poll: Poll::Adaptive,
             spin: 0,
             hold: 0,

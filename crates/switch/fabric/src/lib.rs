@@ -31,7 +31,9 @@ mod wakeup;
 mod watchdog;
 mod worker;
 
-pub use fabric::{Fabric, FabricError, PORTS, committed as committed_tables, slot as table_slot};
+pub use fabric::{
+    Fabric, FabricError, PORTS, committed as committed_tables, slot as table_slot, worker_node,
+};
 pub use log_limit::LogLimit;
 pub use page::{RUN, SERVED, SERVING, SharedPage};
 pub use stream::{DESCRIPTORS, MessageStream, StreamError};

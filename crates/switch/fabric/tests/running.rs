@@ -24,6 +24,7 @@ impl Bench {
             .map(|number| Worker {
                 name: format!("w{number}"),
                 core: None,
+                node: None,
                 poll: Poll::Adaptive,
                 spin: 20_000,
                 hold: 100_000,

@@ -13,6 +13,8 @@ const ALLOWED: &[libc::c_long] = calls![
     SYS_recvmmsg SYS_sendmmsg SYS_epoll_pwait2 SYS_membarrier
     // Signalling a peer without blocking.
     SYS_io_setup SYS_io_submit SYS_io_getevents SYS_io_destroy SYS_tee SYS_splice
+    // Memory on the node of a worker.
+    SYS_get_mempolicy SYS_set_mempolicy
     // The other filter refuses it.
     SYS_clone3
 ];

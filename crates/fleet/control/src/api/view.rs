@@ -60,6 +60,10 @@ pub struct SwitchView {
 pub struct WorkerView {
     /// Its name.
     pub name: String,
+    /// The NUMA node that it and its ports' memory are on: the configured one, or on a host with several that of its
+    /// core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
     /// Number of queues that it serves.
     pub queues: usize,
     /// Number of queues that it polls now.

@@ -10,7 +10,7 @@ use crate::open::{self, Adopted, OpenError, Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::proto::{ArrivalStep, DepartureStep, Event, PortState, Reply, Request};
 use ringway_fabric::{LogLimit, committed_tables, table_slot};
-use ringway_host::BackgroundClose;
+use ringway_host::{BackgroundClose, on_node};
 use ringway_spec::{Port, To};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -175,7 +175,7 @@ fn complete(
 ) -> io::Result<()> {
     let kind = |port: &Port| kinds::find(port.kind.name(), more);
     match fabric.port(name).and_then(|port| Some((port, kind(port)?))) {
-        Some((port, kind)) => kind.complete(port, descriptors),
+        Some((port, kind)) => on_node(fabric.node_of(port), || kind.complete(port, descriptors)),
         None => Ok(()),
     }
 }
@@ -189,7 +189,9 @@ impl Engine {
             self.number_port(switch, &port.name).await?;
         }
         let queues = if kind.is_in_data() { port.queues } else { 0 };
-        let counters = if queues > 0 { self.page.take(u32::from(queues))? } else { 0 };
+        // Of the queues whose counters share a page, the first one decides.
+        let take = || if queues > 0 { self.page.take(u32::from(queues)) } else { Ok(0) };
+        let counters = on_node(self.fabric.node_of(port), take)?;
         self.epoch += 1;
         let mut live = RunningPort::new(&port.name, (counters, queues), self.epoch, &self.keeper);
         if queues > 0 {
@@ -226,9 +228,9 @@ impl Engine {
         kind: &dyn PortControl,
         adopted: Adopted,
     ) -> Result<Option<Opener>, OpenError> {
-        let pages = pages::choice(self.fabric.huge_pages);
+        let memory = (pages::choice(self.fabric.huge_pages), self.fabric.node_of(port));
         let engine = (self.epoch, &self.inbox, &self.keeper);
-        Opener::start(port, kind, engine, pages, adopted)
+        Opener::start(port, kind, engine, memory, adopted)
     }
 
     /// Makes the folder of functions' sockets if the port's socket is there; opening the port reports an error.

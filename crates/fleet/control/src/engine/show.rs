@@ -7,6 +7,7 @@ use crate::api::{
 use crate::data::PageError;
 use crate::kinds;
 use ringway_fabric::proto::{PortState, Reply, Request, State};
+use ringway_fabric::worker_node;
 use ringway_frame::{Counters, FIRST_REASONS, Reason, RingPlace};
 use ringway_spec::{Chain, Port, Switch, To, printable};
 use std::collections::BTreeMap;
@@ -44,7 +45,9 @@ impl Engine {
 
     pub(super) async fn fabric_view(&mut self) -> FabricView {
         let state = self.state().await;
+        let node = |name: &str| worker_node(self.fabric.workers.iter().find(|worker| worker.name == name)?);
         let worker = |worker: ringway_fabric::proto::WorkerState| WorkerView {
+            node: node(&worker.name),
             name: worker.name,
             queues: worker.queues,
             active: worker.active,

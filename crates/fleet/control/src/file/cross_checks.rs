@@ -8,7 +8,7 @@ use crate::run_dir::SWITCHES;
 use ringway_linux_guests::Attachment;
 use ringway_spec::file::{Diagnostics, either, nearest, units};
 use ringway_spec::names::SOCKET_PATH;
-use ringway_spec::{Function, GuestKind, Port, To};
+use ringway_spec::{Function, GuestKind, Port, To, Worker};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
@@ -223,6 +223,7 @@ fn workers(
     }
     let mut pinned: HashMap<usize, &str> = HashMap::new();
     for worker in &fabric.workers {
+        node(worker, host, diagnostics);
         let Some(core) = worker.core else { continue };
         let at = diagnostics.of(&format!("worker.{}.core", worker.name));
         if !host.cores.contains(&core) {
@@ -243,6 +244,37 @@ fn workers(
                 "give each worker a core of its own",
             );
         }
+    }
+}
+
+/// Checks that the node of a worker is there, has cores for it, and is that of its core.
+fn node(worker: &Worker, host: &Host, diagnostics: &Diagnostics) {
+    let Some(number) = worker.node else { return };
+    let at = diagnostics.of(&format!("worker.{}.node", worker.name));
+    // A host that shows no nodes is one, node 0.
+    if host.nodes.is_empty() && number == 0 {
+        return;
+    }
+    let Some(node) = host.nodes.iter().find(|node| node.number == number) else {
+        let numbers: Vec<String> = host.nodes.iter().map(|node| node.number.to_string()).collect();
+        let fix = match numbers.len() {
+            0 | 1 => "leave `node` out".into(),
+            _ => format!("use {}", either(numbers.iter().map(|number| &**number))),
+        };
+        diagnostics.error(&at, format!("this host has no node {number}"), fix);
+        return;
+    };
+    let of_core = |core| host.nodes.iter().find(|node| node.cores.contains(&core));
+    match worker.core.map(|core| (core, of_core(core))) {
+        Some((core, Some(other))) if other.number != number => {
+            let what = format!("core {core} is on node {}, not on node {number}", other.number);
+            diagnostics.error(&at, what, "leave `node` out: it is that of the core");
+        }
+        None if !node.cores.iter().any(|core| host.cores.contains(core)) => {
+            let what = format!("node {number} has no core that we may run on");
+            diagnostics.error(&at, what, "use another node, or leave `node` out");
+        }
+        _ => {}
     }
 }
 

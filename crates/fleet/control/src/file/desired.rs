@@ -2,6 +2,7 @@
 
 use super::{ApiSettings, OpenAccess};
 use crate::kinds;
+use ringway_fabric::worker_node;
 use ringway_scheduler::Placement;
 use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, HugePages, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,14 @@ impl Fabric {
     /// The port of this name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// The NUMA node of a port's memory: that of its worker, or that of all workers if any of them may take it.
+    pub fn node_of(&self, port: &Port) -> Option<u16> {
+        let takes = |worker: &&Worker| port.worker.as_ref().is_none_or(|name| *name == worker.name);
+        let mut nodes = self.workers.iter().filter(takes).map(worker_node);
+        let first = nodes.next()?;
+        first.filter(|_| nodes.all(|node| node == first))
     }
 
     /// The function of this name.

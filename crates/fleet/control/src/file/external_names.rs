@@ -239,7 +239,7 @@ switch = "s"
     fn missing_folders_and_namespaces_are_reported() {
         let folder = std::env::temp_dir().join(format!("ringway-absent-{}", std::process::id()));
         let outside = Outside::of_this_host(&folder, &|_| Vec::new());
-        let host = Host { cores: vec![0], base: Some(folder.clone()), run: None, find: None, kinds: &[] };
+        let host = Host { cores: vec![0], base: Some(folder.clone()), ..Host::default() };
         let problems = read_with("f", ABSENT, &host, Some(&outside)).unwrap_err().to_string();
         let run = folder.join("default/no-folder");
         let expected = format!(
@@ -260,7 +260,7 @@ switch = "s"
             false => Ok(()),
         };
         let outside = Outside { own: &own, ..Outside::of_this_host(folder, &|_| Vec::new()) };
-        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let host = Host { cores: vec![0], ..Host::default() };
         let text = "[fabric]\nrun = \"/par/sw\"\n";
         let problems = read_with("f", text, &host, Some(&outside)).unwrap_err().to_string();
         let fix = "choose another one, such as /run/ringway/NAME";
@@ -286,7 +286,7 @@ switch = "s"
             own: &|_| Ok(()),
             check: &|_| Vec::new(),
         };
-        let host = Host { cores: vec![0], base: Some(folder.clone()), run: None, find: None, kinds: &[] };
+        let host = Host { cores: vec![0], base: Some(folder.clone()), ..Host::default() };
         let problems = read_with("f", FABRIC, &host, Some(&outside)).unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         let lines: Vec<&str> = problems.lines().collect();
@@ -307,7 +307,7 @@ switch = "s"
         rustix::fs::mknodat(rustix::fs::CWD, folder.join("fifo"), FileType::Fifo, mode, 0).unwrap();
         // A sparse file, which uses no disk space.
         std::fs::File::create(folder.join("large")).unwrap().set_len((16 << 20) + 1).unwrap();
-        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let host = Host { cores: vec![0], ..Host::default() };
         for (file, wrong) in [
             ("/dev/zero", "a device, not a file; name a file with Click's language in it"),
             ("fifo", "a pipe, not a file; name a file with Click's language in it"),

@@ -209,7 +209,7 @@ mod tests {
     use crate::file::{Host, read as read_file};
 
     fn host() -> Host {
-        Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] }
+        Host { cores: vec![0], ..Host::default() }
     }
 
     fn wrong(text: &str) -> String {

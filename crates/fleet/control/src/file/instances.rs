@@ -132,7 +132,7 @@ mod tests {
         click='FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);'\ninstances={max=3}\n";
 
     fn fabric(text: &str) -> Result<Fabric, String> {
-        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let host = Host { cores: vec![0], ..Host::default() };
         read("f", text, &host).map_err(|problems| problems.to_string())
     }
 

@@ -46,6 +46,7 @@ pub(crate) use save::{Added, edited};
 
 use crate::kinds::PortControl;
 use crate::lookups;
+use ringway_host::Node;
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
 use ringway_spec::file::units::Wrong;
@@ -71,10 +72,12 @@ const VALUES: usize = 100_000;
 const OBJECTS: usize = 16_384;
 
 /// Properties of the host that the file is checked against.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Host {
     /// Cores that workers may be pinned to.
     pub cores: Vec<usize>,
+    /// NUMA nodes that workers may be on; none if the kernel does not show any.
+    pub nodes: Vec<Node>,
     /// The parent of run directories, if known; relative socket paths are relative to the run directory.
     pub base: Option<PathBuf>,
     /// The run directory if it is fixed already; overrides the file's.
@@ -230,6 +233,7 @@ fn whole(
         fabric.workers.push(Worker {
             name: "worker".into(),
             core: None,
+            node: None,
             poll: Poll::Adaptive,
             spin: SPIN,
             hold: HOLD,
@@ -449,6 +453,7 @@ fn worker(
 ) {
     let name = section.path.trim_start_matches("worker.").to_string();
     let core = section.number("core", 0..=65_535).map(|core| core as usize);
+    let node = section.number("node", 0..=1023).map(|node| node as u16);
     let words = [("adaptive", Poll::Adaptive), ("always", Poll::Always), ("never", Poll::Never)];
     let poll = section.word("poll", &words).unwrap_or_default();
     let spin = section.duration("spin", 0..=1_000_000_000, "50us").unwrap_or(SPIN);
@@ -467,5 +472,5 @@ fn worker(
     }
     section.finish(|_| None);
     // The kernel truncates thread names to 15 bytes; messages have the whole name.
-    list.push(Worker { name, core, poll, spin, hold });
+    list.push(Worker { name, core, node, poll, spin, hold });
 }

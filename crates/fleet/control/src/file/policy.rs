@@ -278,7 +278,7 @@ mod tests {
         [patch.x]\nports=['p','q']\n";
 
     fn fabric() -> Fabric {
-        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let host = Host { cores: vec![0], ..Host::default() };
         read("f", FABRIC, &host).unwrap()
     }
 

@@ -203,7 +203,7 @@ mod tests {
         [function.own]\nclick='Idle;'\nport='b'\n";
 
     fn host() -> Host {
-        Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] }
+        Host { cores: vec![0], ..Host::default() }
     }
 
     fn fabric() -> Fabric {

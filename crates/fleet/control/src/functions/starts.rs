@@ -217,7 +217,7 @@ mod tests {
             let port = |number| format!("[port.p{number}]\nkind='ring'\nsocket='p{number}'\nswitch='s'\n");
             let function = |number| format!("[function.f{number}]\nclick='Idle;'\nport='p{number}'\n");
             let text: String = (0..count).map(|number| port(number) + &function(number)).collect();
-            let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+            let host = Host { cores: vec![0], ..Host::default() };
             let fabric = read("f", &format!("[switch.s]\n{text}"), &host).unwrap();
             let own = module_path!().split_once("::").unwrap().1;
             let arguments =

@@ -2,7 +2,7 @@
 
 use super::{Described, Opening, PortControl};
 use crate::open::EngineHandle;
-use ringway_host::{Mapping, OwnFile, PageChoice, memfd, open_own, read_file};
+use ringway_host::{Mapping, OwnFile, PageChoice, memfd, on_node, open_own, read_file};
 use ringway_port::pcap::{Image, KIND, LARGEST_FILE, ReplayError, Settings};
 use ringway_ring::capture::{Consumer, Geometry, Statistics};
 use ringway_spec::file::{Diagnostics, Section};
@@ -117,7 +117,7 @@ fn speed(text: &str) -> Result<u32, (String, String)> {
 /// Brings the port its files.
 async fn serve(mut engine: EngineHandle, settings: Settings, recorder: Option<Recorder>) {
     loop {
-        match descriptors(&settings, recorder.as_ref()).await {
+        match descriptors(&settings, recorder.as_ref(), engine.node()).await {
             Ok(descriptors) => {
                 engine.arrived(descriptors, true);
                 engine.wait().await;
@@ -130,10 +130,14 @@ async fn serve(mut engine: EngineHandle, settings: Settings, recorder: Option<Re
     }
 }
 
-async fn descriptors(settings: &Settings, recorder: Option<&Recorder>) -> io::Result<Vec<OwnedFd>> {
+async fn descriptors(
+    settings: &Settings,
+    recorder: Option<&Recorder>,
+    node: Option<u16>,
+) -> io::Result<Vec<OwnedFd>> {
     let mut descriptors = Vec::new();
     if let Some(path) = settings.file.clone() {
-        let read = tokio::task::spawn_blocking(move || image(Path::new(&path))).await;
+        let read = tokio::task::spawn_blocking(move || on_node(node, || image(Path::new(&path)))).await;
         descriptors.push(read.map_err(io::Error::other)??);
     }
     if let Some(recorder) = recorder {

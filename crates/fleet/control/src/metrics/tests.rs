@@ -34,6 +34,7 @@ fn views(ports: usize) -> Views {
     };
     let worker = WorkerView {
         name: "w".into(),
+        node: None,
         queues: 2,
         active: 1,
         turns: 9,

@@ -2,7 +2,7 @@
 //! when it is gone.
 
 use super::{EngineHandle, PAUSE, Watched};
-use ringway_host::{InterfaceWatch, NetworkInterface};
+use ringway_host::{InterfaceWatch, NetworkInterface, on_node};
 use ringway_port::interface_open::{
     InterfaceError, InterfaceName, OpenedInterface, adopt_interface, state_of,
 };
@@ -87,8 +87,8 @@ pub async fn keep(mut engine: EngineHandle, wanted: InterfaceName, conduct: Cond
         let mut opened = match adopted.take() {
             Some(opened) => opened,
             None => {
-                let open = open.clone();
-                match blocking(move || open()).await {
+                let (open, node) = (open.clone(), engine.node());
+                match blocking(move || on_node(node, || open())).await {
                     Ok(mut opened) => {
                         engine.arrived(std::mem::take(&mut opened.descriptors), conduct.keep);
                         opened

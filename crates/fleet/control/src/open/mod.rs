@@ -14,8 +14,8 @@ use crate::engine::{Inbox, Message};
 use crate::keeper::{Keeper, StoredEntry};
 use crate::kinds::PortControl;
 use ringway_fabric::LogLimit;
-use ringway_host::PageChoice;
 use ringway_host::listener::{self, Listener};
+use ringway_host::{PageChoice, on_node};
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::Hello;
 use ringway_spec::Port;
@@ -113,21 +113,22 @@ pub struct Opener {
 
 impl Opener {
     /// Opens a port. Permanent errors are returned at once. `None` for kinds without peers. Memory for peers is
-    /// allocated in `pages`. With `adopted` it goes on where another `control` process ended.
+    /// allocated in `pages`, preferably on `node`. With `adopted` it goes on where another `control` process ended.
     pub fn start(
         port: &Port,
         kind: &dyn PortControl,
         (epoch, inbox, keeper): (u64, &Inbox, &Keeper),
-        pages: PageChoice,
+        (pages, node): (PageChoice, Option<u16>),
         adopted: Adopted,
     ) -> Result<Option<Opener>, OpenError> {
         let (done, watched) = watch::channel(0);
         let engine = EngineHandle {
             serial: adopted.peer.is_some().into(),
             adopted,
+            node,
             ..EngineHandle::new(port.name.clone(), epoch, inbox.clone(), watched, keeper.clone())
         };
-        let task = kind.open(port, engine, pages)?;
+        let task = on_node(node, || kind.open(port, engine, pages))?;
         Ok(task.map(|task| Opener { done, task }))
     }
 
@@ -203,6 +204,7 @@ pub struct EngineHandle {
     log: LogLimit,
     keeper: Keeper,
     adopted: Adopted,
+    node: Option<u16>,
 }
 
 impl EngineHandle {
@@ -214,7 +216,12 @@ impl EngineHandle {
         keeper: Keeper,
     ) -> EngineHandle {
         let (log, adopted) = (LogLimit::of_port(), Adopted::default());
-        EngineHandle { port, epoch, inbox, serial: 0, done, log, keeper, adopted }
+        EngineHandle { port, epoch, inbox, serial: 0, done, log, keeper, adopted, node: None }
+    }
+
+    /// The NUMA node on which the port's memory is preferably allocated.
+    pub fn node(&self) -> Option<u16> {
+        self.node
     }
 
     /// Whether a peer is there from before this process: then [`EngineHandle::wait`] waits for its end.

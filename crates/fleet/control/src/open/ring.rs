@@ -1,8 +1,8 @@
 //! Programs on rings and pipes: allocating their memory, and noticing when they disconnect.
 
 use super::{EngineHandle, Watched, What};
-use ringway_host::PageChoice;
 use ringway_host::listener::OpenError;
+use ringway_host::{PageChoice, on_node};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{GreetError, Newcomer, Opening, Program, RingListener};
 use ringway_ring::{Geometry, Hello};
@@ -53,7 +53,7 @@ pub async fn serve_opener(mut engine: EngineHandle, otherwise: Geometry, pages: 
             Err(error) => engine.left(&error.to_string()),
         }
     } else if let Some((newcomer, hello)) = engine.take_newcomer() {
-        let welcomed = newcomer.welcome_in(pages, &hello, &otherwise);
+        let welcomed = on_node(engine.node(), || newcomer.welcome_in(pages, &hello, &otherwise));
         let welcomed = welcomed.inspect(|program| engine.welcomed(&hello, program)).map_err(io::Error::other);
         match welcomed.and_then(with_descriptors) {
             Ok((descriptors, program)) => {
@@ -121,8 +121,7 @@ async fn next(
 ) -> io::Result<(Vec<OwnedFd>, Watched<Program>)> {
     loop {
         let welcomed = match pending.next(listener).await? {
-            Ok((newcomer, hello)) => newcomer
-                .welcome_in(pages, &hello, otherwise)
+            Ok((newcomer, hello)) => on_node(engine.node(), || newcomer.welcome_in(pages, &hello, otherwise))
                 .inspect(|program| engine.welcomed(&hello, program))
                 .map_err(io::Error::other),
             Err(error) => Err(error),

@@ -110,7 +110,7 @@ pub(crate) mod tests {
     use ringway_vhost_user::feature::virtio;
 
     pub fn host() -> Host {
-        Host { cores: vec![0, 1], base: Some("/run/ringway".into()), run: None, find: None, kinds: &[] }
+        Host { cores: vec![0, 1], base: Some("/run/ringway".into()), ..Host::default() }
     }
 
     const FILE: &str = "[fabric]\nname = \"lab\"\n[switch.s]\n[port.a]\nkind = \"vhost-user\"\n\

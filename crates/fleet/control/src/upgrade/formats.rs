@@ -28,8 +28,8 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "fabric",
-        number: 8,
-        reads: &[1, 2, 3, 4, 5, 6, 7, 8],
+        number: 9,
+        reads: &[1, 2, 3, 4, 5, 6, 7, 8, 9],
         content: "the description of the fabric",
     },
     Format { name: "port", number: 1, reads: &[1], content: "what is kept of a port" },

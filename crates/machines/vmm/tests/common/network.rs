@@ -60,7 +60,8 @@ impl Network {
         std::fs::create_dir_all(&folder).unwrap();
         // No frame is dropped because a thread did not run for a while.
         let hold = 10_000_000_000;
-        let worker = Worker { name: "one".into(), core: None, poll: Poll::Adaptive, spin: 50_000, hold };
+        let worker =
+            Worker { name: "one".into(), core: None, node: None, poll: Poll::Adaptive, spin: 50_000, hold };
         let page: Arc<Vec<Counters>> = Arc::new(ports.iter().map(|_| Counters::default()).collect());
         let mut fabric = Fabric::start(&[worker], page, 1, &[]).unwrap();
         let lookup =

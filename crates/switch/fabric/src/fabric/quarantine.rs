@@ -113,7 +113,7 @@ impl Fabric {
 
     fn start_quarantine(&mut self) -> Result<(), FabricError> {
         let spec = spec::Worker { name: WORKER.into(), core: None, ..self.workers[0].spec.clone() };
-        let spec = spec::Worker { poll: spec::Poll::Adaptive, ..spec };
+        let spec = spec::Worker { node: None, poll: spec::Poll::Adaptive, ..spec };
         let handle = spawn_worker(&spec, &self.published, self.hash, &self.wakeup)?;
         self.watchdog.watch(WORKER, &handle.gauges);
         let (bits, predecessors) = (Vec::new(), Vec::new());

@@ -119,7 +119,7 @@ impl Fabric {
         let policy = Policy { poll: spec.poll, spin: spec.spin };
         let (published, alarm) = (self.published.clone(), self.wakeup.clone());
         let (worker, new) = Worker::succeeding(handle, policy, published, self.hash, alarm)?;
-        ringway_host::spawn(&spec.name, spec.core, move || worker.run())?;
+        super::nodes::start_thread(spec, worker)?;
         Ok(new)
     }
 

@@ -32,7 +32,7 @@ pub fn start<'p>(
     ports: impl IntoIterator<Item = (&'p str, Kind, &'p str)>,
 ) -> Fabric {
     let name = "w0".to_string();
-    let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
+    let worker = Worker { name, core: None, node: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
     let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
     for &name in switches {
         let lookup =

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 fn host() -> Host {
     let run = Some(PathBuf::from("/run/ringway/saved"));
-    Host { cores: vec![0, 1], base: None, run, find: None, kinds: &[] }
+    Host { cores: vec![0, 1], run, ..Host::default() }
 }
 
 fn described(text: &str) -> Fabric {
