@@ -59,10 +59,14 @@ function Ask() {
   );
 }
 
+/** Whether somebody sees the tab. Browsers have six connections to an address for all tabs, of which one takes two. */
+const seen = signal(!document.hidden);
+document.addEventListener("visibilitychange", () => { seen.value = !document.hidden; });
+
 let end: (() => void) | undefined;
 effect(() => {
   end?.();
-  end = token.value ? start() : undefined;
+  end = token.value && seen.value ? start() : undefined;
 });
 
 function Page() {

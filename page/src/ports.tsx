@@ -59,7 +59,7 @@ function Table() {
             const now = byPort.value.get(port.name);
             return (
               <tr key={port.name} aria-rowindex={first + index + 2} class={port.name === chosen.value ? "chosen" : ""}
-                onClick={() => { chosen.value = port.name; }}>
+                aria-current={port.name === chosen.value ? "true" : undefined} onClick={() => { chosen.value = port.name; }}>
                 <th scope="row">{port.name}</th><td>{port.kind}</td><td>{port.to}</td>
                 <td><span class={`state ${now?.state ?? port.state}`}>{now?.state ?? port.state}</span></td>
                 <td class="number">{short(now?.tx_frames ?? 0, "/s")}</td>

@@ -110,7 +110,7 @@ export function start(): () => void {
     trouble.value = error;
   };
   refreshSoon();
-  void get<Happening[]>("/v1/events?count=100").then((list) => { events.value = list.reverse(); }, () => undefined);
+  void get<Happening[]>(`/v1/events?count=${EVENTS}`).then((list) => { events.value = list.reverse(); }, () => undefined);
   const ends = [
     follow("/v1/rates", (kind, data) => { if (kind === "rates") note(JSON.parse(data)); }, state),
     follow("/v1/events?follow=true", (kind, data) => {

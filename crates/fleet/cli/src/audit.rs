@@ -16,7 +16,7 @@ pub fn audit(target: &Target, json: bool, count: usize) -> Result<(), CommandErr
     let mut table = Table::new(&["TIME", "USER", "PROGRAM", "REQUEST", "STATUS", "TEXT"]);
     for entry in entries {
         if entry.lost > 0 {
-            let lost = format!("{} requests before could not be logged", entry.lost);
+            let lost = format!("{} requests before have no entry", entry.lost);
             table.row(["", "", "", "", "", &*lost].map(cell).to_vec());
         }
         let remote = [entry.token, entry.address].into_iter().flatten().collect::<Vec<_>>().join("@");

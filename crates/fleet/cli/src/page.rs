@@ -6,6 +6,7 @@ use crate::command_error::CommandError;
 use crate::object_kind::TOKEN;
 use crate::text;
 use ringway_control::api::{CreatedToken, NewToken, PageView};
+use rustix::fs::fstat;
 
 /// Prints the page's address.
 pub fn page(target: &Target, json: bool, role: RoleWord, name: &str) -> Result<(), CommandError> {
@@ -17,8 +18,23 @@ pub fn page(target: &Target, json: bool, role: RoleWord, name: &str) -> Result<(
     Ok(())
 }
 
+/// The page's address for whoever brought the fabric up: with a token, unless the journal would keep it for others.
+pub fn first_address(client: &mut Client) -> Result<String, CommandError> {
+    if is_journal() {
+        let page: PageView = client.get("/v1/page")?;
+        return Ok(page.url);
+    }
+    address(client, RoleWord::Operate, "page")
+}
+
+/// Whether standard output is a service's connection to systemd's journal, which has this name.
+fn is_journal() -> bool {
+    let Ok(seen) = fstat(rustix::stdio::stdout()) else { return false };
+    std::env::var("JOURNAL_STREAM").is_ok_and(|name| name == format!("{}:{}", seen.st_dev, seen.st_ino))
+}
+
 /// The page's address with a new token of this name. The token is in the fragment, which browsers send to nobody.
-pub fn address(client: &mut Client, role: RoleWord, name: &str) -> Result<String, CommandError> {
+fn address(client: &mut Client, role: RoleWord, name: &str) -> Result<String, CommandError> {
     let page: PageView = client.get("/v1/page")?;
     match client.delete(&TOKEN.object(name)?) {
         Ok(()) | Err(CommandError::Unknown(_)) => {}

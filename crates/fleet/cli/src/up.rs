@@ -1,6 +1,6 @@
 //! `ringway up`, `apply` and `down`.
 
-use crate::arguments::{Log, RoleWord, Target, Up};
+use crate::arguments::{Log, Target, Up};
 use crate::check;
 use crate::client::Client;
 use crate::command_error::CommandError;
@@ -37,7 +37,7 @@ struct UpView {
     fabric: String,
     socket: PathBuf,
     log: PathBuf,
-    /// The page's address with a token, if it is served.
+    /// The page's address, if it is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     page: Option<String>,
     /// The guests, a moment after their start.
@@ -314,9 +314,9 @@ fn detach(
     }))
 }
 
-/// The page's address, with a token for whoever brought the fabric up.
+/// The page's address for whoever brought the fabric up.
 fn page_address(socket: PathBuf) -> Result<String, CommandError> {
-    page::address(&mut Client::to(socket)?, RoleWord::Operate, "page")
+    page::first_address(&mut Client::to(socket)?)
 }
 
 /// Tells that a fabric is up, and how its guests fare.

@@ -1,9 +1,10 @@
 //! The page for browsers: its files, the stream of rates, and what a browser shows.
 
 use crate::lab::{Lab, Running, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -126,14 +127,23 @@ fn rates_are_read_once_for_all_who_watch_and_watchers_are_bounded() {
     assert!(drops.keys().eq(known.keys()), "as the command says: {drops:?}, {known:?}");
     let seconds = rates["seconds"].as_f64().unwrap();
     assert!(seconds >= 1.0, "at most once a second: {seconds}");
-    // As many as there may be, of which none reads.
-    let many: Vec<_> = (0..62).map(|_| watch(address, token)).collect();
-    let bearer = format!("authorization: Bearer {token}");
-    let status = || curl(&format!("http://{address}/v1/rates"), &["--header", &bearer, "--max-time", "4"]).0;
-    until("one more is refused", || status() == 503);
+    // As many as there may be, of a token and of all, of which none reads.
+    let [wall, door] = ["wall", "door"].map(|name| {
+        let told = lab.json(&["page", "--role", "read", "--name", name]);
+        parts(told["url"].as_str().unwrap()).1.to_string()
+    });
+    let take = |token: &str| {
+        let (mut stream, mut line) = (watch(address, token), String::new());
+        stream.read_line(&mut line).unwrap();
+        line.contains(" 200 ").then_some(stream)
+    };
+    let of_one: Vec<_> = std::iter::from_fn(|| take(token)).collect();
+    let of_wall: Vec<_> = std::iter::from_fn(|| take(&wall)).collect();
+    assert_eq!((of_one.len(), of_wall.len()), (30, 32));
+    assert!(take(&door).is_none());
     next(&mut one);
-    drop(many);
-    until("there is room again", || status() == 200);
+    drop((of_one, of_wall));
+    until("there is room again", || take(&door).is_some());
 }
 
 #[test]
@@ -153,6 +163,21 @@ fn a_fabric_in_the_foreground_prints_the_address_once() {
     let without = Lab::new("page-none", "[switch.main]\n");
     without.ok(&["up", "lab.toml", "--detach"]);
     assert!(without.fails(&["page"]).1.contains("--page"));
+}
+
+#[test]
+fn no_token_is_written_to_the_journal() {
+    let lab = Lab::new("page-journal", "[switch.main]\n");
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let path = lab.folder.join("journal");
+    let journal = std::fs::File::create(&path).unwrap();
+    let seen = journal.metadata().unwrap();
+    let mut command = lab.command(&["up", "lab.toml", "--detach", &format!("--page={free}")]);
+    command.env("JOURNAL_STREAM", format!("{}:{}", seen.dev(), seen.ino()));
+    assert!(command.stdout(journal).status().unwrap().success());
+    let said = std::fs::read_to_string(path).unwrap();
+    assert!(said.contains(&format!("http://{free}/")) && !said.contains("token="), "{said}");
+    assert_eq!(lab.json(&["token", "list"]), json!([]));
 }
 
 /// Installs what the page is built with, if there is npm.

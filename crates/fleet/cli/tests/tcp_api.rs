@@ -171,10 +171,13 @@ fn other_hosts_other_origins_and_guessed_tokens_are_refused() {
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
     // Guesses end with a pause, for the right token too; the socket answers.
+    let former = format!("authorization: Bearer ringway_{:064x}", u64::MAX);
+    let again: Vec<u16> = (0..11).map(|_| status(&["--header", &former])).collect();
+    assert_eq!(again, [401; 11], "the same one again is one guess");
     let guesses: Vec<u16> = (0..12)
         .map(|guess| status(&["--header", &format!("authorization: Bearer ringway_{guess:064x}")]))
         .collect();
-    assert_eq!(guesses.iter().filter(|status| **status == 401).count(), 9, "{guesses:?}: one was Basic");
+    assert_eq!(guesses.iter().filter(|status| **status == 401).count(), 8, "{guesses:?}: two were before");
     assert_eq!(guesses.last(), Some(&429));
     let (late, text) = remote.curl("/v1/ports", &["--header", &token, "--include"]);
     assert!(late == 429 && text.to_lowercase().contains("retry-after:"), "{text}");
@@ -251,10 +254,12 @@ fn a_client_proves_itself_by_a_certificate() {
     };
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     openssl(&format!("req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=authority -days 30"));
+    let of = "-x509 -CA ca.crt -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";
     for name in ["laptop", "other"] {
-        let of = "-x509 -CA ca.crt -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";
         openssl(&format!("req {of} {key} -keyout {name}.key -out {name}.crt -subj /CN={name} -days 30"));
     }
+    let purpose = "-addext extendedKeyUsage=serverAuth";
+    openssl(&format!("req {of} {purpose} {key} -keyout site.key -out site.crt -subj /CN=site -days 30"));
     openssl(&format!("req -x509 {key} -keyout fake.key -out fake.crt -subj /CN=laptop -days 30"));
     let remote = Remote::up("tcp-certificates", &format!("client-ca = \"{}/ca.crt\"", folder.display()));
     let own =
@@ -272,9 +277,14 @@ fn a_client_proves_itself_by_a_certificate() {
     std::fs::write(remote.lab.folder.join("both.pem"), both).unwrap();
     let set = remote.ringway("both.pem", &remote.certificate(), &["port", "set", "b", "tag=7"]);
     assert!(set.status.success(), "{set:?}");
-    let [fake, fake_key] = own("fake");
-    let output = remote.command("/v1/ports").args(["--cert", &fake, "--key", &fake_key]).output().unwrap();
-    assert!(!output.status.success() && output.stdout.is_empty(), "not of the authority: {output:?}");
+    let [site, _] = own("site");
+    remote.lab.ok(&["token", "add", "site", "--role", "read", "--certificate", &site]);
+    for (name, why) in [("fake", "not of the authority"), ("site", "not for clients")] {
+        let [certificate, key] = own(name);
+        let words = ["--cert", &certificate, "--key", &key];
+        let output = remote.command("/v1/ports").args(words).output().unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{why}: {output:?}");
+    }
     let list = remote.lab.json(&["token", "list"]);
     assert!(list[3]["certificate"].as_str().is_some_and(|hash| hash.len() == 64), "{list}");
     std::fs::remove_dir_all(folder).unwrap();
@@ -304,28 +314,37 @@ fn slow_and_many_clients_keep_nobody_out() {
 #[test]
 fn watchers_are_bounded_and_end_with_their_client() {
     let remote = Remote::up("tcp-watchers", "");
-    let token = format!("authorization: Bearer {}", remote.token("read"));
-    let curl = |words: &[&str]| {
+    let curl = |role: &str, words: &[&str]| {
+        let token = format!("authorization: Bearer {}", remote.token(role));
         let mut curl = remote.command("/v1/events?follow=true");
         curl.args(["--no-buffer", "--header", &token]).args(words);
         curl
     };
-    let watch = || {
+    let watch = |role| {
         let words = ["--max-time", "5", "--write-out", "%{http_code}", "--output", "/dev/null"];
-        String::from_utf8_lossy(&curl(&words).output().unwrap().stdout).into_owned()
+        String::from_utf8_lossy(&curl(role, &words).output().unwrap().stdout).into_owned()
     };
-    let mut watchers: Vec<Running> = Vec::new();
-    until("the last watcher is refused", || {
+    let fill = |watchers: &mut Vec<Running>, role| {
         // On a busy machine some do not connect in time.
         watchers.retain_mut(|watcher| watcher.0.try_wait().unwrap().is_none());
-        while watchers.len() < 64 {
-            watchers.push(Running(curl(&[]).stdout(Stdio::null()).spawn().unwrap()));
+        while watchers.len() < 32 {
+            watchers.push(Running(curl(role, &[]).stdout(Stdio::null()).spawn().unwrap()));
         }
-        watch() == "503"
+    };
+    let (mut of_one, mut of_other) = (Vec::new(), Vec::new());
+    until("the last watcher of a token is refused", || {
+        fill(&mut of_one, "read");
+        watch("read") == "503"
+    });
+    assert_eq!(watch("admin"), "200", "another token has its own");
+    until("the last watcher is refused", || {
+        fill(&mut of_one, "read");
+        fill(&mut of_other, "operate");
+        watch("admin") == "503"
     });
     assert_eq!(remote.ask("read", "GET", "/v1/ports", &Value::Null), 200);
-    drop(watchers);
-    until("there is room again", || watch() == "200");
+    drop((of_one, of_other));
+    until("there is room again", || watch("read") == "200");
 }
 
 #[test]

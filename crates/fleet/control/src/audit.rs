@@ -16,16 +16,16 @@ use ringway_host::{OwnFile, check_own_path, open_own, since_1970};
 use ringway_scheduler::{Client, ErrorBody};
 use ringway_spec::{printable, printable_lines};
 use serde::Deserialize;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use utoipa::{IntoParams, OpenApi};
 
@@ -37,6 +37,9 @@ const LOG: u64 = 4 << 20;
 const TEXT: usize = 1024;
 /// Entries that wait to be written. Attack: requests without end while the disk stands still. Others are counted.
 const WAITING: usize = 256;
+/// Time between two entries of refused requests of a token. Attack: a token that may do nothing asks without end, and
+/// replaces the entries of others. Others are counted.
+const REFUSALS: Duration = Duration::from_secs(1);
 
 /// Most entries of an answer.
 const MOST: usize = 10_000;
@@ -66,6 +69,8 @@ struct Shared {
     thread: SyncSender<Message>,
     /// Entries that were not written since the last one that was.
     lost: Arc<AtomicU64>,
+    /// When a token had its last entry of a refused request, of those within [`REFUSALS`].
+    refused: Mutex<HashMap<String, Instant>>,
 }
 
 impl AuditLog {
@@ -76,15 +81,31 @@ impl AuditLog {
     pub fn at(path: PathBuf) -> io::Result<AuditLog> {
         let (thread, messages) = sync_channel(WAITING);
         let lost = Arc::<AtomicU64>::default();
-        let shared = Arc::new(Shared { path: path.clone(), thread, lost: lost.clone() });
+        let refused = Mutex::default();
+        let shared = Arc::new(Shared { path: path.clone(), thread, lost: lost.clone(), refused });
         std::thread::Builder::new().name("audit".into()).spawn(move || write_all(&path, &messages, &lost))?;
         Ok(AuditLog(shared))
     }
 
     fn write(&self, entry: AuditView) {
-        if self.0.thread.try_send(Message::Write(Box::new(entry))).is_err() {
+        let is_left_out = self.is_refused_again(&entry);
+        if is_left_out || self.0.thread.try_send(Message::Write(Box::new(entry))).is_err() {
             self.0.lost.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Whether it is of a refused request, and its token has an entry of one a moment ago.
+    fn is_refused_again(&self, entry: &AuditView) -> bool {
+        let is_refused = (400..500).contains(&entry.status);
+        let Some(token) = entry.token.as_ref().filter(|_| is_refused) else { return false };
+        let mut refused = self.0.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        refused.retain(|_, at| now.duration_since(*at) < REFUSALS);
+        if refused.contains_key(token) {
+            return true;
+        }
+        refused.insert(token.clone(), now);
+        false
     }
 
     /// Waits until what was noted is written, for a limited time.
@@ -463,6 +484,29 @@ mod tests {
             file.remove();
             assert_eq!([&file.path, &former(&file.path)].map(|path| path.exists()), [stays; 2]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_refused_again_and_again_has_one_entry() {
+        let folder = Folder::new("refused");
+        let log = AuditLog::at(folder.0.join(FILE)).unwrap();
+        let write = |token: Option<&str>, status| {
+            log.write(AuditView { token: token.map(String::from), status, ..AuditView::default() });
+        };
+        let began = Instant::now();
+        (0..5).for_each(|_| write(Some("reader"), 403));
+        write(Some("other"), 403);
+        write(Some("reader"), 404);
+        write(Some("reader"), 200);
+        // At the socket, of the fabric's user.
+        (0..2).for_each(|_| write(None, 404));
+        let is_slow = began.elapsed() >= REFUSALS;
+        let entries = log.newest(20).await.unwrap();
+        let written: Vec<_> = entries.iter().map(|entry| (entry.token.as_deref(), entry.status)).collect();
+        let expected = [("reader", 403_u16), ("other", 403), ("reader", 200)];
+        let expected = expected.map(|(token, status)| (Some(token), status));
+        assert!(is_slow || written == [&expected[..], &[(None, 404); 2]].concat(), "{written:?}");
+        assert!(is_slow || entries.iter().map(|entry| entry.lost).sum::<u64>() == 5, "{entries:?}");
     }
 
     #[tokio::test]

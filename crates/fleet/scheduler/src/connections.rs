@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -316,15 +316,24 @@ impl Room {
     }
 }
 
-/// The connection to close for a new one: of the address with the most connections, preferably one that never
+/// A client's address as far as the client can't choose it: of IPv6 the network.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+/// The connection to close for a new one: of the network with the most connections, preferably one that never
 /// made a request, and of those the one that has waited longest. Connections being served are never closed.
 /// Also returns since when it has waited.
 fn idlest<'a>(all: impl Iterator<Item = &'a Connection> + Clone) -> Option<(usize, Instant)> {
     let mut of: HashMap<Option<IpAddr>, usize> = HashMap::new();
-    all.clone().for_each(|connection| *of.entry(connection.from).or_default() += 1);
+    let client = |connection: &Connection| connection.from.map(network);
+    all.clone().for_each(|connection| *of.entry(client(connection)).or_default() += 1);
     let rank = |connection: &Connection| {
         let (stage, since) = *connection.stage();
-        (stage != Stage::Served).then(|| (of.get(&connection.from), stage, Reverse(since)))
+        (stage != Stage::Served).then(|| (of.get(&client(connection)), stage, Reverse(since)))
     };
     let ranked = all.enumerate().filter_map(|(index, connection)| Some((rank(connection)?, index)));
     ranked.max().map(|((_, _, Reverse(since)), index)| (index, since))
@@ -445,5 +454,17 @@ mod tests {
             [(two, Stage::New, 3), (two, Stage::New, 4), (two, Stage::Idle, 2), (one, Stage::New, 0)];
         assert_eq!(went, expected);
         assert_eq!(all.len(), 1, "the one that is being served");
+    }
+
+    #[test]
+    fn all_addresses_of_a_network_of_ipv6_are_one_client() {
+        let (changed, begin) = (Arc::new(Notify::new()), Instant::now());
+        let hosts = ["10.0.0.1", "2001:db8::1", "2001:db8:0:1::1", "2001:db8::2"];
+        let all = hosts.map(|host| Connection::new((Some(host.parse().unwrap()), None), None, &changed));
+        for (connection, since) in all.iter().zip(0..) {
+            *connection.stage() = (Stage::New, begin + Duration::from_secs(since));
+        }
+        let idlest = idlest(all.iter().map(|connection| &**connection));
+        assert_eq!(idlest, Some((1, begin + Duration::from_secs(1))));
     }
 }

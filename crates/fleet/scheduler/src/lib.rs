@@ -28,7 +28,8 @@ mod view;
 
 pub use clock::Clock;
 pub use connections::{
-    Bounds, Client, Gate, Timeouts, extender_thread, serve, serve_extender, serve_gated, serve_thread,
+    Bounds, Client, Gate, Timeouts, extender_thread, network, serve, serve_extender, serve_gated,
+    serve_thread,
 };
 pub use drains::MOST_AT_ONCE;
 pub use error_body::{ErrorBody, ProblemView};

@@ -3,6 +3,7 @@
 use super::ErrorBody;
 use crate::engine::{Failure, Inbox};
 use crate::events::MOST_WATCHERS;
+use crate::tcp_api::{Caller, StreamPlace};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -71,6 +72,7 @@ async fn fabric_events(
     Query(which): Query<Which>,
     headers: HeaderMap,
     cut: Option<Extension<Cut>>,
+    caller: Option<Extension<Caller>>,
 ) -> Result<Response, Failure> {
     let log = inbox.event_log();
     if !which.follow {
@@ -78,6 +80,7 @@ async fn fabric_events(
     }
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = seen.or(Some(which.after)).filter(|id| *id > 0).unwrap_or_else(|| log.last());
+    let own = StreamPlace::of(caller.as_deref())?;
     let Some(place) = log.watcher() else {
         let what = format!(
             "{MOST_WATCHERS} clients follow events already; end one of them, or ask without `follow`"
@@ -86,6 +89,10 @@ async fn fabric_events(
     };
     let cut = cut.map(|Extension(cut)| cut).unwrap_or_default();
     let (feed, response) = Feed::new(cut, "text/event-stream");
-    tokio::spawn(log.clone().feed(feed, after, place));
+    let fed = log.clone().feed(feed, after, place);
+    tokio::spawn(async move {
+        let _own = own;
+        fed.await;
+    });
     Ok(response)
 }

@@ -2,6 +2,7 @@
 
 use super::{Counts, ErrorBody, LinkView, PortView, StatsView};
 use crate::engine::{EngineRequest, Failure, Inbox};
+use crate::tcp_api::{Caller, StreamPlace};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -207,7 +208,12 @@ async fn read_all(inbox: Inbox, newest: Newest) {
 #[utoipa::path(get, path = "/v1/rates", security(("token" = ["read"])), responses(
     (status = 200, body = String, content_type = "text/event-stream"),
     (status = 503, body = ErrorBody, description = "Too many clients watch")))]
-async fn rates(State(inbox): State<Inbox>, cut: Option<Extension<Cut>>) -> Result<Response, Failure> {
+async fn rates(
+    State(inbox): State<Inbox>,
+    cut: Option<Extension<Cut>>,
+    caller: Option<Extension<Caller>>,
+) -> Result<Response, Failure> {
+    let own = StreamPlace::of(caller.as_deref())?;
     let Ok(place) = WATCHERS.try_acquire() else {
         let what = format!("{MOST_WATCHERS} clients watch rates already; end one of them");
         return Err(Failure::Request(StatusCode::SERVICE_UNAVAILABLE.as_u16(), ErrorBody::new(what)));
@@ -216,7 +222,7 @@ async fn rates(State(inbox): State<Inbox>, cut: Option<Extension<Cut>>) -> Resul
     let (feed, response) = Feed::new(cut, "text/event-stream");
     let mut newest = watched(&inbox);
     tokio::spawn(async move {
-        let _place = place;
+        let _places = (place, own);
         loop {
             let changed = tokio::select! {
                 changed = newest.changed() => changed.is_ok(),

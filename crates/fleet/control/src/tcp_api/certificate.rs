@@ -88,6 +88,10 @@ pub(super) fn load(
     };
     let mut config = builder.with_single_cert(certificates, secret)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    if settings.client_ca.is_some() {
+        // Attack: a session that is resumed when the client's certificate has expired, which is not looked at then.
+        config.send_tls13_tickets = 0;
+    }
     Ok(Certificate { config: Arc::new(config), fingerprint })
 }
 
@@ -155,7 +159,7 @@ mod tests {
             client_ca: Some(chain.clone()),
             ..settings()
         };
-        assert!(load(&named(&key), false).is_ok());
+        assert_eq!(load(&named(&key), false).unwrap().config.send_tls13_tickets, 0);
         assert!(matches!(load(&named(&chain), false), Err(CertificateError::Content(..))));
         assert!(matches!(load(&named(&run.join("none")), false), Err(CertificateError::File(..))));
         std::fs::remove_dir_all(run).unwrap();

@@ -3,7 +3,7 @@
 use super::listener::Arrived;
 use super::page;
 use super::roles::Role;
-use super::tokens::{Hash, TokenFile};
+use super::tokens::{Hash, TokenFile, hash};
 use crate::api::ErrorBody;
 use axum::Json;
 use axum::http::header::{
@@ -15,19 +15,21 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use ringway_scheduler::Gate;
+use ringway_scheduler::{Gate, network};
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wrong tokens from an address within [`WINDOW`] after which it is refused without a look at its token. Attack:
-/// guesses without end.
-const GUESSES: u32 = 10;
+/// Different wrong tokens from an address within [`WINDOW`] after which it is refused without a look at its token.
+/// Attack: guesses without end.
+const GUESSES: usize = 10;
 /// How long wrong tokens count.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses whose wrong tokens are counted. Attack: guesses from many addresses; the oldest is forgotten.
 const ADDRESSES: usize = 4096;
+/// Time between two lines of the log about them. Attack: guesses from many addresses, which fill the disk.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Whose request it is; an extension of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,42 +77,54 @@ impl Access {
     }
 }
 
-/// Wrong tokens by address: how many, since when.
+/// Wrong tokens.
 #[derive(Default)]
-struct Guesses(HashMap<IpAddr, (u32, Instant)>);
-
-/// The address as far as a client can't choose it: of IPv6 the network.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
-        address => address,
-    }
+struct Guesses {
+    /// By network: their hashes, since when.
+    wrong: HashMap<IpAddr, (Vec<Hash>, Instant)>,
+    /// When the log had the last line about them.
+    told: Option<Instant>,
+    /// Networks that are refused since then without a line.
+    untold: u64,
 }
 
 impl Guesses {
     /// How long an address has to wait, if it has guessed too often.
     fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
-        let (count, since) = self.0.get(&network(address))?;
+        let (wrong, since) = self.wrong.get(&network(address))?;
         let left = WINDOW.checked_sub(now.duration_since(*since))?;
-        (*count >= GUESSES).then_some(left)
+        (wrong.len() >= GUESSES).then_some(left)
     }
 
-    /// Counts a wrong token. Returns whether it was the last one that is looked at.
-    fn note(&mut self, address: IpAddr, now: Instant) -> bool {
+    /// Notes a wrong token. The same one again is no other guess: a program that has a former one tries it often.
+    /// Returns how many networks are refused of which the log has no line, if it is to have one of this address.
+    fn note(&mut self, address: IpAddr, token: &[u8], now: Instant) -> Option<u64> {
         let address = network(address);
-        if self.0.len() >= ADDRESSES && !self.0.contains_key(&address) {
-            self.0.retain(|_, (_, since)| now.duration_since(*since) < WINDOW);
-            let oldest = self.0.iter().min_by_key(|(_, (_, since))| *since).map(|(address, _)| *address);
-            if let Some(oldest) = oldest.filter(|_| self.0.len() >= ADDRESSES) {
-                self.0.remove(&oldest);
+        if self.wrong.len() >= ADDRESSES && !self.wrong.contains_key(&address) {
+            self.wrong.retain(|_, (_, since)| now.duration_since(*since) < WINDOW);
+            let oldest = self.wrong.iter().min_by_key(|(_, (_, since))| *since).map(|(address, _)| *address);
+            if let Some(oldest) = oldest.filter(|_| self.wrong.len() >= ADDRESSES) {
+                self.wrong.remove(&oldest);
             }
         }
-        let (count, since) = self.0.entry(address).or_insert((0, now));
+        let (wrong, since) = self.wrong.entry(address).or_insert_with(|| (Vec::new(), now));
         if now.duration_since(*since) >= WINDOW {
-            (*count, *since) = (0, now);
+            (*wrong, *since) = (Vec::new(), now);
         }
-        *count += 1;
-        *count == GUESSES
+        let guess = hash(token);
+        if wrong.len() >= GUESSES || wrong.contains(&guess) {
+            return None;
+        }
+        wrong.push(guess);
+        if wrong.len() < GUESSES {
+            return None;
+        }
+        if self.told.is_some_and(|told| now.duration_since(told) < QUIET) {
+            self.untold += 1;
+            return None;
+        }
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.untold))
     }
 }
 
@@ -152,9 +166,10 @@ impl ClientGate {
         if let Some(known) = self.access.tokens().of_token(token) {
             return Ok(caller(known));
         }
-        if self.access.guesses().note(self.address, now) {
+        let refused = self.access.guesses().note(self.address, token, now);
+        if let Some(others) = refused {
             let address = self.address;
-            tracing::warn!(%address, "wrong tokens for the API; it is refused for a minute");
+            tracing::warn!(%address, others, "wrong tokens for the API; it is refused for a minute");
         }
         Err(Refused::Unknown)
     }
@@ -281,6 +296,7 @@ fn check_origin(headers: &HeaderMap, scheme: &str, host: &str) -> Result<(), Ref
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
     fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -327,23 +343,32 @@ mod tests {
     fn an_address_that_guesses_waits_and_others_do_not() {
         let (mut guesses, now) = (Guesses::default(), Instant::now());
         let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
-        assert_eq!((1..=GUESSES).filter(|_| guesses.note(one, now)).count(), 1);
+        // A page that is still open tries its former token again and again.
+        assert!((0..3 * GUESSES).all(|_| guesses.note(one, b"former", now).is_none()));
+        assert_eq!(guesses.wait(one, now), None);
+        let told: Vec<_> =
+            (1..GUESSES).filter_map(|guess| guesses.note(one, &guess.to_ne_bytes(), now)).collect();
+        assert_eq!(told, [0]);
         assert_eq!(guesses.wait(one, now), Some(WINDOW));
         assert_eq!(guesses.wait("::ffff:10.0.0.1".parse().unwrap(), now), Some(WINDOW), "the same host");
         assert_eq!(guesses.wait(other, now), None);
         assert_eq!(guesses.wait(one, now + WINDOW), Some(Duration::ZERO));
         assert_eq!(guesses.wait(one, now + 2 * WINDOW), None);
-        assert!(!guesses.note(one, now + 2 * WINDOW), "it begins anew");
-        // All of a network of IPv6 are one client.
-        for host in 0..u128::from(GUESSES) {
-            guesses.note(Ipv6Addr::from((0x2001_0db8_u128 << 96) + host).into(), now);
+        assert!(guesses.note(one, b"former", now + 2 * WINDOW).is_none(), "it begins anew");
+        // All of a network of IPv6 are one client. The log has a line a second.
+        for host in 0..GUESSES as u128 {
+            let address = Ipv6Addr::from((0x2001_0db8_u128 << 96) + host).into();
+            assert_eq!(guesses.note(address, &host.to_ne_bytes(), now), None);
         }
         assert!(guesses.wait("2001:db8::ffff".parse().unwrap(), now).is_some());
         assert!(guesses.wait("2001:db8:0:1::".parse().unwrap(), now).is_none());
+        let later = now + QUIET;
+        let told = (0..GUESSES).find_map(|guess| guesses.note(other, &guess.to_ne_bytes(), later));
+        assert_eq!(told, Some(1), "the network's");
         // Many addresses take no more memory.
         for host in 0..3 * ADDRESSES as u32 {
-            guesses.note(std::net::Ipv4Addr::from(host).into(), now);
+            guesses.note(std::net::Ipv4Addr::from(host).into(), b"", now);
         }
-        assert!(guesses.0.len() <= ADDRESSES);
+        assert!(guesses.wrong.len() <= ADDRESSES);
     }
 }

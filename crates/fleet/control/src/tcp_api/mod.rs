@@ -11,6 +11,7 @@ mod listener;
 mod page;
 mod roles;
 mod routes;
+mod streams;
 mod tokens;
 
 use crate::file::ApiSettings;
@@ -29,6 +30,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use streams::StreamPlace;
 pub use tokens::TokenError;
 use tokens::TokenFile;
 use tokio::sync::{oneshot, watch};
@@ -61,13 +63,23 @@ pub(crate) struct TcpSockets {
     pub page: Option<TcpListener>,
 }
 
-/// Files in the run directory, which go with the fabric.
+impl TcpSockets {
+    fn has_tls(&self) -> bool {
+        let is_far = |page: &TcpListener| page.local_addr().is_ok_and(|at| !at.ip().is_loopback());
+        self.api.is_some() || self.page.as_ref().is_some_and(is_far)
+    }
+}
+
+/// Files that are made in the run directory, and go with the fabric.
 struct OwnFiles(Vec<PathBuf>);
 
 impl OwnFiles {
-    fn of(run: &Path) -> OwnFiles {
-        let names = certificate::FILES.into_iter().chain([tokens::FILE]);
-        OwnFiles(names.map(|name| run.join(name)).collect())
+    /// Those that these settings do not name: what an operator made stays.
+    fn of(settings: &ApiSettings, run: &Path, has_tls: bool) -> OwnFiles {
+        let is_made = has_tls && settings.certificate.is_none();
+        let certificate = certificate::FILES.into_iter().filter(|_| is_made);
+        let tokens = settings.tokens.is_none().then_some(tokens::FILE);
+        OwnFiles(certificate.chain(tokens).map(|name| run.join(name)).collect())
     }
 }
 
@@ -112,10 +124,11 @@ impl TcpApi {
         run: &Path,
         again: bool,
     ) -> Result<TcpApi, TcpApiError> {
+        let has_tls = sockets.has_tls();
         // Another process may go on with them if this one can't.
         let mut files = OwnFiles(Vec::new());
         if !again {
-            files = OwnFiles::of(run);
+            files = OwnFiles::of(settings, run, has_tls);
             if settings.tokens.is_none() {
                 // Of a fabric that was killed; there may be none.
                 let _ = std::fs::remove_file(run.join(tokens::FILE));
@@ -143,7 +156,7 @@ impl TcpApi {
         }
         let access = Arc::new(Access::new(tokens, settings.hosts.clone(), url));
         if again {
-            files = OwnFiles::of(run);
+            files = OwnFiles::of(settings, run, has_tls);
         }
         Ok(TcpApi { access, listeners, files })
     }
@@ -210,5 +223,29 @@ fn bounds() -> place::Bounds {
         timeouts: place::Timeouts { first: seconds(5), idle: seconds(100), whole: seconds(60) },
         connections: 256,
         ..place::Bounds::of_api()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_an_operator_made_stay() {
+        let run = std::env::temp_dir().join(format!("ringway-own-files-{}", std::process::id()));
+        std::fs::create_dir_all(&run).unwrap();
+        let files = ["api.crt", "api.key", "tokens"].map(|name| run.join(name));
+        let default = ApiSettings::at(([127, 0, 0, 1], 0).into());
+        let [certificate, key, tokens] = files.clone().map(Some);
+        let named = ApiSettings { tokens, certificate, key, ..default.clone() };
+        let left = |settings: &ApiSettings, has_tls| {
+            files.iter().for_each(|file| std::fs::write(file, "").unwrap());
+            drop(OwnFiles::of(settings, &run, has_tls));
+            files.each_ref().map(|file| file.exists())
+        };
+        assert_eq!(left(&named, true), [true; 3]);
+        assert_eq!(left(&default, true), [false; 3]);
+        assert_eq!(left(&default, false), [true, true, false], "no certificate was made");
+        std::fs::remove_dir_all(run).unwrap();
     }
 }
