@@ -83,7 +83,7 @@ fn every_noun_lists_and_shows_its_objects() {
     let name = worker["name"].as_str().unwrap();
     assert_eq!(lab.json(&["worker", "show", name])["queues"], worker["queues"]);
     assert_eq!(value(&lab.ok(&["worker", "show", name]), "name").as_deref(), Some(name));
-    assert!(lab.ok(&["worker", "list"]).starts_with("WORKER  QUEUES  ACTIVE"));
+    assert!(lab.ok(&["worker", "list"]).starts_with("WORKER  NODE  QUEUES  ACTIVE"));
     let chain = serde_json::json!({
         "name": "web", "state": "up", "ports": ["one", "two"], "functions": ["pass"], "reason": "",
     });
