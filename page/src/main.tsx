@@ -59,7 +59,7 @@ function Ask() {
   );
 }
 
-/** Whether somebody sees the tab. Browsers have six connections to an address for all tabs, of which one takes two. */
+/** Whether the tab is visible. Browsers have six connections to an address for all its tabs; a visible tab takes two. */
 const seen = signal(!document.hidden);
 document.addEventListener("visibilitychange", () => { seen.value = !document.hidden; });
 
