@@ -97,7 +97,7 @@ impl<'m> Theirs<'m> {
                 format!("net_null{number},size={}", shape.frame),
             ]
         });
-        let mut testpmd = testpmd::forwarding(folder, name, devices.collect(), WORKER, &[])?;
+        let mut testpmd = testpmd::forwarding("io", folder, name, devices.collect(), WORKER, &[])?;
         let mut guests = Vec::new();
         for (number, home) in homes.iter().enumerate() {
             let front = Stream::from(UnixStream::connect(path(number))?);

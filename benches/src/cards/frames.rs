@@ -282,7 +282,7 @@ impl Theirs {
         };
         let devices = DPDK.into_iter().take(lines.veths.len()).enumerate();
         let devices = devices.map(|(number, interface)| card.device(number, interface)).collect();
-        let testpmd = testpmd::in_mode(mode, folder, "card", devices, WORKER, &[])?;
+        let testpmd = testpmd::forwarding(mode, folder, "card", devices, WORKER, &[])?;
         testpmd.run(false)?;
         let mut theirs = Theirs { testpmd, tick, lines };
         theirs.slice()?;

@@ -111,11 +111,7 @@ impl Testpmd {
 
     /// Ticks that the forwarding core has spent on non-empty bursts so far.
     fn ticks(&mut self) -> Result<u64, Failure> {
-        const END: &str = "Accumulated forward statistics";
-        let before = self.text().matches(END).count();
-        self.command("show fwd stats all")?;
-        self.wait_for(END, before + 1, Duration::from_secs(5))?;
-        let text = self.text();
+        let text = self.statistics("Accumulated forward statistics")?;
         let last = text.rsplit(CYCLES).next().filter(|_| text.contains(CYCLES));
         Ok(last.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0))
     }
@@ -123,10 +119,16 @@ impl Testpmd {
     /// Ticks that the forwarding core has spent on non-empty bursts so far, and the frames that came in them, of which
     /// there must be one.
     pub fn handled(&mut self) -> Result<[u64; 2], Failure> {
-        let before = self.text().matches(CYCLES).count();
+        let text = self.statistics(CYCLES)?;
+        handled_of(&text).ok_or_else(|| format!("testpmd's statistics: {}", self.last()).into())
+    }
+
+    /// Its output, once it has printed statistics of forwarding as far as `word`.
+    fn statistics(&mut self, word: &str) -> Result<String, Failure> {
+        let before = self.text().matches(word).count();
         self.command("show fwd stats all")?;
-        self.wait_for(CYCLES, before + 1, Duration::from_secs(5))?;
-        handled_of(&self.text()).ok_or_else(|| format!("testpmd's statistics: {}", self.last()).into())
+        self.wait_for(word, before + 1, Duration::from_secs(5))?;
+        Ok(self.text())
     }
 
     /// The last lines of its output, for an error.
@@ -194,22 +196,11 @@ fn handled_of(text: &str) -> Option<[u64; 2]> {
 /// The net_vhost back-end on two sockets, forwarding between them on `core`.
 pub fn back_end(folder: &Path, sockets: [&Path; 2], core: usize) -> Result<Testpmd, Failure> {
     let device = |index: usize| format!("net_vhost{index},iface={}", sockets[index].display());
-    forwarding(folder, "back", vec![device(0), device(1)], core, &[])
+    forwarding("io", folder, "back", vec![device(0), device(1)], core, &[])
 }
 
-/// Forwards between two devices on `core`, or from a single device to itself.
+/// Runs one of testpmd's modes on `core`; `io` forwards between two devices, or from a single device to itself.
 pub fn forwarding(
-    folder: &Path,
-    name: &str,
-    devices: Vec<String>,
-    core: usize,
-    more: &[&str],
-) -> Result<Testpmd, Failure> {
-    in_mode("io", folder, name, devices, core, more)
-}
-
-/// As [`forwarding`], in any of testpmd's modes.
-pub fn in_mode(
     mode: &str,
     folder: &Path,
     name: &str,

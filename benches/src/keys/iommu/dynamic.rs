@@ -61,7 +61,7 @@ struct Theirs<'m> {
 fn dpdk<'m>(folder: &Path, homes: &'m GuestMemories) -> Result<Theirs<'m>, Failure> {
     let paths = [folder.join("left"), folder.join("right")];
     let device = |index: usize| format!("net_vhost{index},iface={},iommu-support=1", paths[index].display());
-    let mut testpmd = testpmd::forwarding(folder, "back", vec![device(0), device(1)], WORKER, &[])?;
+    let mut testpmd = testpmd::forwarding("io", folder, "back", vec![device(0), device(1)], WORKER, &[])?;
     let sockets = [UnixStream::connect(&paths[0])?, UnixStream::connect(&paths[1])?];
     let mut guests = guests(sockets, homes, false)?;
     guests.begin(START).map_err(|error| format!("{error}; testpmd printed {}", testpmd.last()))?;

@@ -78,7 +78,7 @@ impl<'m> Theirs<'m> {
             Work::Loop => {}
         }
         let more: &[&str] = if work == Work::Loop { &["--port-topology=loop"] } else { &[] };
-        let mut testpmd = testpmd::forwarding(folder, name, devices, WORKER, more)?;
+        let mut testpmd = testpmd::forwarding("io", folder, name, devices, WORKER, more)?;
         let mut guest = Passing::new(Stream::from(UnixStream::connect(&path)?), home, shape, work)?;
         let word = "now ready for processing";
         testpmd.wait_with(word, 1, Duration::from_secs(5), &mut || guest.monitor.answer().map(drop))?;
