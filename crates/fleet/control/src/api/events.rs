@@ -85,7 +85,7 @@ async fn fabric_events(
         let what = format!(
             "{MOST_WATCHERS} clients follow events already; end one of them, or ask without `follow`"
         );
-        return Err(Failure::Request(StatusCode::SERVICE_UNAVAILABLE.as_u16(), ErrorBody::new(what)));
+        return Err(Failure::request(StatusCode::SERVICE_UNAVAILABLE, what));
     };
     let cut = cut.map(|Extension(cut)| cut).unwrap_or_default();
     let (feed, response) = Feed::new(cut, "text/event-stream");

@@ -216,7 +216,7 @@ async fn rates(
     let own = StreamPlace::of(caller.as_deref())?;
     let Ok(place) = WATCHERS.try_acquire() else {
         let what = format!("{MOST_WATCHERS} clients watch rates already; end one of them");
-        return Err(Failure::Request(StatusCode::SERVICE_UNAVAILABLE.as_u16(), ErrorBody::new(what)));
+        return Err(Failure::request(StatusCode::SERVICE_UNAVAILABLE, what));
     };
     let cut = cut.map(|Extension(cut)| cut).unwrap_or_default();
     let (feed, response) = Feed::new(cut, "text/event-stream");

@@ -164,7 +164,7 @@ pub fn router(inbox: Inbox) -> Router {
 
 /// The error for a request body that is not valid JSON or has the wrong form.
 pub(crate) fn unread(rejection: JsonRejection) -> Failure {
-    Failure::Request(rejection.status().as_u16(), ErrorBody::new(rejection.body_text()))
+    Failure::request(rejection.status(), rejection.body_text())
 }
 
 impl IntoResponse for Failure {
@@ -365,9 +365,7 @@ async fn exec(
     let ran = ran.await;
     let ran = ran.map_err(Failure::conflict)?;
     let output = ran.map_err(|error| match error {
-        Error::Timeout { .. } => {
-            Failure::Request(StatusCode::GATEWAY_TIMEOUT.as_u16(), ErrorBody::new(error))
-        }
+        Error::Timeout { .. } => Failure::request(StatusCode::GATEWAY_TIMEOUT, error),
         _ => Failure::conflict(error),
     })?;
     Ok(Json(ExecView { status: output.status, text: output.text }))

@@ -6,6 +6,7 @@ use crate::tcp_api::Caller;
 use crate::trace;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
@@ -285,7 +286,7 @@ async fn trace_frame(
     let Json(new) = new.map_err(super::routes::unread)?;
     if let Some(Extension(caller)) = caller.filter(|caller| new.inject && !caller.may_operate()) {
         let what = format!("sending a frame needs the role operate; token {} has another one", caller.name);
-        return Err(Failure::Request(403, ErrorBody::new(what)));
+        return Err(Failure::request(StatusCode::FORBIDDEN, what));
     }
     trace::trace(&inbox, name, &new).await.map(Json)
 }

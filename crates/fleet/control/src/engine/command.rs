@@ -16,6 +16,7 @@ use crate::kinds;
 use crate::programs::Order;
 use crate::snapshots::{SnapshotError, Taken};
 use crate::upgrade::Running;
+use axum::http::StatusCode;
 use ringway_fabric::proto::{Profile, Reply, Request};
 use ringway_linux_guests::Guest;
 use ringway_spec::{Configuration, Function, Port, names};
@@ -54,6 +55,11 @@ impl Failure {
     /// [`Failure::Conflict`] with this reason.
     pub fn conflict(error: impl ToString) -> Failure {
         Failure::Conflict(ErrorBody::new(error))
+    }
+
+    /// [`Failure::Request`] with this status and reason.
+    pub fn request(status: StatusCode, error: impl ToString) -> Failure {
+        Failure::Request(status.as_u16(), ErrorBody::new(error))
     }
 
     /// The reason, for people.

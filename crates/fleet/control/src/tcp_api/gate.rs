@@ -16,6 +16,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ringway_scheduler::{Gate, network};
+use ringway_spec::LineLimit;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,7 +29,8 @@ const GUESSES: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses whose wrong tokens are counted. Attack: guesses from many addresses; the oldest is forgotten.
 const ADDRESSES: usize = 4096;
-/// Time between two lines of the log about them. Attack: guesses from many addresses, which fill the disk.
+/// Time in which the log has one line about addresses that are refused. Attack: guesses from many addresses, which
+/// fill the disk.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Whose request it is; an extension of each.
@@ -78,14 +80,17 @@ impl Access {
 }
 
 /// Wrong tokens.
-#[derive(Default)]
 struct Guesses {
     /// By network: their hashes, since when.
     wrong: HashMap<IpAddr, (Vec<Hash>, Instant)>,
-    /// When the log had the last line about them.
-    told: Option<Instant>,
-    /// Networks that are refused since then without a line.
-    untold: u64,
+    /// Of the log's lines about networks that are refused.
+    lines: LineLimit,
+}
+
+impl Default for Guesses {
+    fn default() -> Guesses {
+        Guesses { wrong: HashMap::new(), lines: LineLimit::new(1, QUIET) }
+    }
 }
 
 impl Guesses {
@@ -119,12 +124,7 @@ impl Guesses {
         if wrong.len() < GUESSES {
             return None;
         }
-        if self.told.is_some_and(|told| now.duration_since(told) < QUIET) {
-            self.untold += 1;
-            return None;
-        }
-        self.told = Some(now);
-        Some(std::mem::take(&mut self.untold))
+        self.lines.take(now)
     }
 }
 

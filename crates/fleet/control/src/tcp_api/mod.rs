@@ -26,7 +26,7 @@ pub use roles::Role;
 pub(crate) use routes::description;
 pub use routes::{CreatedToken, NewToken, PageView, TokenView};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,9 +65,14 @@ pub(crate) struct TcpSockets {
 
 impl TcpSockets {
     fn has_tls(&self) -> bool {
-        let is_far = |page: &TcpListener| page.local_addr().is_ok_and(|at| !at.ip().is_loopback());
-        self.api.is_some() || self.page.as_ref().is_some_and(is_far)
+        let page = self.page.as_ref().and_then(|page| page.local_addr().ok());
+        self.api.is_some() || page.is_some_and(|at| is_by_tls(at, true))
     }
+}
+
+/// Whether an address, of the page or of the API alone, is served by TLS.
+fn is_by_tls(at: SocketAddr, page: bool) -> bool {
+    !page || !at.ip().is_loopback()
 }
 
 /// Files that are made in the run directory, and go with the fabric.
@@ -139,19 +144,19 @@ impl TcpApi {
         for (socket, page) in [(sockets.api, false), (sockets.page, true)] {
             let Some(socket) = socket else { continue };
             let at = socket.local_addr().map_err(CertificateError::System)?;
-            let is_plain = page && at.ip().is_loopback();
-            if !is_plain && config.is_none() {
+            let is_by_tls = is_by_tls(at, page);
+            if is_by_tls && config.is_none() {
                 let certificate = certificate::load(settings, at, run, again)?;
                 tracing::info!(%at, fingerprint = %certificate.fingerprint, "the API is served");
                 config = Some(certificate.config);
             }
-            let served = Served { scheme: if is_plain { "http" } else { "https" }, page };
+            let served = Served { scheme: if is_by_tls { "https" } else { "http" }, page };
             if page {
                 let here = format!("{}://{at}/", served.scheme);
                 tracing::info!(url = %here, "the page is served; `ringway page` prints its URL with a token");
                 url = Some(here);
             }
-            let own = config.clone().filter(|_| !is_plain);
+            let own = config.clone().filter(|_| is_by_tls);
             listeners.push((TlsListener::new(socket, own).map_err(CertificateError::System)?, served));
         }
         let access = Arc::new(Access::new(tokens, settings.hosts.clone(), url));

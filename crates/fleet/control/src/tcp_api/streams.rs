@@ -1,7 +1,6 @@
 //! How many streams the clients of a token follow.
 
 use super::gate::Caller;
-use crate::api::ErrorBody;
 use crate::engine::Failure;
 use axum::http::StatusCode;
 use std::collections::BTreeMap;
@@ -32,7 +31,7 @@ impl StreamPlace {
         let count = streams.entry(name.clone()).or_default();
         if *count >= MOST {
             let what = format!("token {name} has {MOST} streams already; end one of them");
-            return Err(Failure::Request(StatusCode::SERVICE_UNAVAILABLE.as_u16(), ErrorBody::new(what)));
+            return Err(Failure::request(StatusCode::SERVICE_UNAVAILABLE, what));
         }
         *count += 1;
         Ok(StreamPlace(Some(name.clone())))
